@@ -1,0 +1,123 @@
+"""What a selector is, and the one gate through which every selection passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcsfed.errors import bad
+from hcsfed.types import Answers, Bools, Floats, Ints, Selection, State, View
+
+Need = Literal["norms", "features", "losses", "labels"]
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a selector promises; the conformance suite measures each promise.
+
+    Parameters
+    ----------
+    unbiased
+        E[Σ weights·u] = Σ ω·u for any u.
+    fixed_size
+        Exactly m distinct clients are picked.
+    needs
+        What must stand in the view.
+    trains
+        Whether all available clients train before the pick (as in the paper), or the picked alone.
+    """
+
+    unbiased: bool
+    fixed_size: bool
+    needs: frozenset[Need] = frozenset()
+    trains: Literal["picked", "all"] = "picked"
+
+
+@runtime_checkable
+class Selector(Protocol):
+    """A frozen dataclass of settings with one method. A selector that learns from answers also has ``observe``."""
+
+    name: ClassVar[str]
+    claims: ClassVar[Claims]
+
+    def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
+        """Pick ``size`` clients of a view in which everyone is available, has a positive weight and sane features."""
+        ...
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """A selector with a memory. The memory is a dict of arrays that travels with the checkpoint, not an attribute."""
+
+    def start(self, clients: int) -> State: ...
+
+    def observe(self, state: State, selection: Selection, answers: Answers) -> State: ...
+
+
+def start(selector: Selector, clients: int) -> State:
+    """The selector's memory before the first round."""
+    return selector.start(clients) if isinstance(selector, Learner) else {}
+
+
+def observe(selector: Selector, state: State, selection: Selection, answers: Answers) -> State:
+    """The selector's memory after a round."""
+    return selector.observe(state, selection, answers) if isinstance(selector, Learner) else state
+
+
+def pick(selector: Selector, view: View, size: int, rng: np.random.Generator) -> Selection:
+    """Let the selector pick, among those who can be picked.
+
+    Unavailable clients and clients of weight 0 are taken out first; the weights of the others are scaled to sum to 1, so
+    the target of a round is the mean over who is reachable. Clients whose features or norms are not finite are left out
+    too and named in ``info["left_out"]``. Where no more than ``size`` clients remain, all of them answer.
+    """
+    n = view.clients
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= n:
+        raise bad("cohort size", selector.name, f"an int in [1, {n}]", size)
+    sane = _sane(view, selector.claims.needs)
+    usable = view.available & (view.weights > 0)
+    ids = np.flatnonzero(usable & sane)
+    info: dict[str, Any] = {}
+    left_out = np.flatnonzero(usable & ~sane)
+    if len(left_out):
+        info["left_out"] = left_out
+    if not len(ids):
+        return Selection(ids, np.zeros(0), np.zeros(n), info)
+    inner = view.only(ids)
+    # Only a design that depends on nothing but the names may be asked for all: `random-shrunk` shrinks even then.
+    picked = selector.select(inner, min(int(size), len(ids)), rng)
+    return Selection(
+        ids=ids[picked.ids],
+        weights=np.asarray(picked.weights, np.float64),
+        inclusion=_spread(picked.inclusion, ids, n),
+        info={**picked.info, **info},
+    )
+
+
+def _spread(inclusion: Floats | None, ids: Ints, n: int) -> Floats | None:
+    if inclusion is None:
+        return None
+    whole = np.zeros(n)
+    whole[ids] = inclusion
+    return whole
+
+
+def _sane(view: View, needs: frozenset[Need]) -> Bools:
+    sane = np.ones(view.clients, bool)
+    given: Mapping[Need, NDArray[Any] | None] = {
+        "features": view.features,
+        "norms": view.norms,
+        "losses": view.losses,
+        "labels": view.labels,
+    }
+    for need in needs:
+        values = given[need]
+        if values is None:
+            raise bad("view", "selection", f"given with {need}", None)
+        finite = np.isfinite(values)
+        sane &= finite if finite.ndim == 1 else finite.all(axis=tuple(range(1, finite.ndim)))
+    return sane
