@@ -4,49 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hcsfed.settings import LocalTraining
 from hcsfed.types import Floats, Ints
 
-
-@dataclass(frozen=True)
-class LocalTraining:
-    """How a client trains in one round.
-
-    Parameters
-    ----------
-    steps
-        nSGD, minibatch steps; ignored where ``epochs`` is given.
-    epochs
-        E, passes over the client's rows; 0 means: count steps.
-    batch
-        B, rows of a minibatch (a client with fewer rows uses all of them).
-    lr
-        η, the rate in round 0; in round t it is ``lr · lr_decay**t``.
-    momentum
-        of SGD; starts at zero in every round.
-    weight_decay
-        L2 term, added to the gradient.
-    mu
-        Weight of FedProx's proximal term (μ/2)·‖w − w_global‖².
-    draw
-        ``fresh``: every minibatch is drawn anew, without replacement inside the batch;
-        ``permutation``: minibatches walk through a new permutation of the rows in every epoch.
-    """
-
-    steps: int = 50
-    epochs: int = 0
-    batch: int = 50
-    lr: float = 0.01
-    lr_decay: float = 1.0
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    mu: float = 0.0
-    draw: Literal["fresh", "permutation"] = "fresh"
+__all__ = ["LocalTraining", "Trainer", "Updates", "steps_of"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,257 @@
+"""What a run is told: frozen, printable, the same dotted names in TOML, in ``--set key=value`` and in Python.
+
+A section such as ``selector`` is a name and the options of what it names; which options those are is known to the
+registries of the stages, so they are checked where the run is put together (:mod:`hcsfed.assemble`).
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
+
+from hcsfed.errors import SettingError, bad, unknown
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How a client trains in one round.
+
+    Parameters
+    ----------
+    steps
+        nSGD, minibatch steps; ignored where ``epochs`` is given.
+    epochs
+        E, passes over the client's rows; 0 means: count steps.
+    batch
+        B, rows of a minibatch (a client with fewer rows uses all of them).
+    lr
+        η, the rate in the first round; after t rounds it is ``lr · lr_decay**t``.
+    lr_decay
+        What the rate is multiplied by after each round.
+    momentum
+        of SGD; starts at zero in every round.
+    weight_decay
+        L2 term, added to the gradient.
+    mu
+        Weight of FedProx's proximal term (μ/2)·‖w − w_global‖².
+    draw
+        ``fresh``: every minibatch is drawn anew, without replacement inside the batch;
+        ``permutation``: minibatches walk through a new permutation of the rows in every epoch.
+    """
+
+    steps: int = 50
+    epochs: int = 0
+    batch: int = 50
+    lr: float = 0.01
+    lr_decay: float = 1.0
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    mu: float = 0.0
+    draw: Literal["fresh", "permutation"] = "fresh"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A thing by its name, with the options that are its own."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a run's numbers depend on, and what it is to reach.
+
+    Parameters
+    ----------
+    data, partition, model, selector, algorithm
+        What is used, by name, with options.
+    local
+        How clients train.
+    cohort
+        How many answer a round: a share of the clients (0.1) or a count (10).
+    rounds
+        How many rounds are run.
+    seed
+        Everything random follows from it.
+    target
+        Test accuracy whose first round is reported; 0 means none.
+    eval_every
+        Rounds between two evaluations on the test set; the last round is always evaluated.
+    device
+        Where clients are computed.
+    backend
+        ``batched`` is the fast way that fits model and device, ``loop`` the plain one; ``auto`` is ``batched``.
+    dtype
+        ``bfloat16`` speeds convolutions up at the price of other last digits.
+    """
+
+    data: Choice = Choice("digits")
+    partition: Choice = Choice("default")
+    model: Choice = Choice("logistic")
+    selector: Choice = Choice("random")
+    algorithm: Choice = Choice("fedavg")
+    local: LocalTraining = LocalTraining()
+    cohort: int | float = 0.1
+    rounds: int = 100
+    seed: int = 0
+    target: float = 0.0
+    eval_every: int = 1
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    backend: Literal["auto", "loop", "batched"] = "auto"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+
+    def nested(self) -> dict[str, Any]:
+        """Plain nested tables, as they would stand in TOML."""
+        tables = asdict(self)
+        for name in CHOICES:
+            tables[name] = {"name": tables[name]["name"], **tables[name]["options"]}
+        return tables
+
+
+CHOICES = tuple(f.name for f in fields(Settings) if isinstance(f.default, Choice))
+
+_RANGES: dict[str, tuple[str, float, float]] = {
+    "rounds": ("an int ≥ 1", 1, math.inf),
+    "seed": ("an int ≥ 0", 0, 2**63 - 1),
+    "target": ("a number in [0, 1]", 0, 1),
+    "eval_every": ("an int ≥ 1", 1, math.inf),
+    "local.steps": ("an int ≥ 1", 1, math.inf),
+    "local.epochs": ("an int ≥ 0", 0, math.inf),
+    "local.batch": ("an int ≥ 1", 1, math.inf),
+    "local.lr": ("a number > 0", 5e-324, 1.7e308),
+    "local.lr_decay": ("a number in (0, 1]", 5e-324, 1),
+    "local.momentum": ("a number in [0, 1)", 0, 1 - 1e-16),
+    "local.weight_decay": ("a number ≥ 0", 0, 1.7e308),
+    "local.mu": ("a number ≥ 0", 0, 1.7e308),
+}
+
+
+def merge(base: Settings, *layers: Mapping[str, Any]) -> Settings:
+    """Lay tables (nested, dotted or both) over settings; later layers win, and everything is checked."""
+    tables = base.nested()
+    for layer in layers:
+        for key, value in _flat(layer):
+            head, _, option = key.partition(".")
+            if head not in tables:
+                raise unknown("setting", key, _names())
+            if head in CHOICES:
+                option = option or "name"
+                if option == "name" and value != tables[head]["name"]:
+                    tables[head] = {}  # another thing, whose options are other ones
+                tables[head][option] = value
+            elif head == "local":
+                if option not in tables["local"]:
+                    raise unknown("setting", key, _names())
+                tables["local"][option] = value
+            elif option:
+                raise unknown("setting", key, _names())
+            else:
+                tables[head] = value
+    return _typed(tables)
+
+
+def _flat(layer: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    """Dotted keys, a section's name before its options."""
+    for key, value in layer.items():
+        if isinstance(value, Mapping):
+            inner = sorted(value.items(), key=lambda item: item[0] != "name")
+            yield from ((f"{key}.{k}", v) for k, v in inner)
+        else:
+            yield key, value
+
+
+def _names() -> list[str]:
+    local = [f"local.{f.name}" for f in fields(LocalTraining)]
+    return [f.name for f in fields(Settings) if f.name != "local"] + local
+
+
+def _typed(tables: dict[str, Any]) -> Settings:
+    hints = get_type_hints(Settings)
+    local_hints = get_type_hints(LocalTraining)
+    values: dict[str, Any] = {}
+    for name, value in tables.items():
+        if name in CHOICES:
+            options = dict(value)
+            chosen = options.pop("name")
+            if not isinstance(chosen, str) or not chosen:
+                raise bad(name, "run", "a name", chosen)
+            values[name] = Choice(chosen, options)
+        elif name == "local":
+            values[name] = LocalTraining(**{k: _checked(f"local.{k}", v, local_hints[k]) for k, v in value.items()})
+        elif name == "cohort":
+            values[name] = _cohort(value)
+        else:
+            values[name] = _checked(name, value, hints[name])
+    return Settings(**values)
+
+
+def _checked(name: str, value: Any, hint: Any) -> Any:
+    choices = get_args(hint)
+    if choices:
+        if value not in choices:
+            raise bad(name, "run", "one of " + ", ".join(choices), value)
+        return value
+    allowed, low, high = _RANGES[name]
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or (hint is int and value != int(value if math.isfinite(value) else 0)) or not low <= value <= high:
+        raise bad(name, "run", allowed, value)
+    return hint(value)
+
+
+def _cohort(value: Any) -> int | float:
+    """A count (int) or a share (float); only later is it known how many clients there are."""
+    share = isinstance(value, float) and 0 < value <= 1
+    count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if not share and not count:
+        raise bad("cohort", "run", "a share in (0, 1] such as 0.1, or a count ≥ 1 such as 10", value)
+    return value  # type: ignore[no-any-return]
+
+
+def cohort_size(cohort: int | float, clients: int) -> int:
+    """The number m that a share or a count means among N clients: ``max(round(q·N), 1)`` for a share q."""
+    if isinstance(cohort, float):
+        return max(round(cohort * clients), 1)
+    if cohort > clients:
+        raise bad("cohort", "run", f"a share in (0, 1] or a count in [1, {clients}] (the number of clients)", cohort)
+    return cohort
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Tables of a settings file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"config must be a readable TOML file, got {str(path)!r}: {_reason(error)}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"config {str(path)!r} is no valid TOML: {error}") from error
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
+    """``["partition.alpha=0.3"]`` → ``{"partition.alpha": 0.3}``; a value is read as TOML, else as text."""
+    table: dict[str, Any] = {}
+    for assignment in assignments:
+        key, sign, text = assignment.partition("=")
+        if not sign or not key.strip():
+            raise SettingError(f"--set must be key=value such as partition.alpha=0.3, got {assignment!r}")
+        table[key.strip()] = parse_value(text.strip())
+    return table
+
+
+def parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def with_seed(settings: Settings, seed: int) -> Settings:
+    return replace(settings, seed=seed)
