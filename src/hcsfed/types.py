@@ -86,7 +86,22 @@ class View:
     """What the server may look at when it picks: one entry per client, nothing else of them.
 
     Only ``sizes`` and ``weights`` are always there. The rest is there when the selector's claims ask for it.
-    ``state`` is what the selector itself wrote down in earlier rounds.
+
+    Parameters
+    ----------
+    features, norms, losses, labels
+        Comparable vector, ‖u_k‖, loss of the current global model on the client's rows, class counts.
+    accuracies
+        How many of the server's validation rows the client's own model gets right, as a share.
+    variances
+        The client's mean squared distance of a minibatch gradient from its mean gradient.
+    ages
+        Rounds since the features were renewed.
+    ids
+        The number of each row's client in the whole federation; by default rows are clients.
+    state
+        What the selector itself wrote down in earlier rounds. It speaks of the whole federation even where the view was
+        cut by :meth:`only`, so a selector reads its notes as ``state["…"][view.ids]``.
     """
 
     sizes: Ints
@@ -97,15 +112,22 @@ class View:
     norms: Floats | None = None
     losses: Floats | None = None
     labels: NDArray[Any] | None = None
+    accuracies: Floats | None = None
+    variances: Floats | None = None
     ages: Ints | None = None
+    ids: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not len(self.ids):
+            object.__setattr__(self, "ids", np.arange(len(self.sizes)))
 
     @property
     def clients(self) -> int:
         return len(self.sizes)
 
     def only(self, ids: Ints) -> View:
-        """The view of these clients alone, their weights scaled to sum to 1 (the new target population)."""
+        """The view of these rows alone, their weights scaled to sum to 1 (the new target population)."""
         total = float(self.weights[ids].sum())
 
         def cut(a: NDArray[Any] | None) -> Any:
@@ -120,7 +142,10 @@ class View:
             norms=cut(self.norms),
             losses=cut(self.losses),
             labels=cut(self.labels),
+            accuracies=cut(self.accuracies),
+            variances=cut(self.variances),
             ages=cut(self.ages),
+            ids=self.ids[ids],
         )
 
 

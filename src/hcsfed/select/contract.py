@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hcsfed.errors import bad
 from hcsfed.types import Answers, Bools, Floats, Ints, Selection, State, View
 
-Need = Literal["norms", "features", "losses", "labels"]
+Need = Literal["norms", "features", "losses", "labels", "accuracies", "variances"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Claims:
     Parameters
     ----------
     unbiased
-        E[Σ weights·u] = Σ ω·u for any u.
+        E[Σ weights·u] = Σ ω·u for any u, or, where fresh norms are needed, for any u of these norms: a client whose
+        update is known to be 0 need never be picked.
     fixed_size
         Exactly m distinct clients are picked.
     needs
@@ -51,7 +52,10 @@ class Selector(Protocol):
 
 @runtime_checkable
 class Learner(Protocol):
-    """A selector with a memory. The memory is a dict of arrays that travels with the checkpoint, not an attribute."""
+    """A selector with a memory. The memory is a dict of arrays that travels with the checkpoint, not an attribute.
+
+    It speaks of all clients by their number in the federation; ``view.ids`` and ``selection.ids`` give these numbers.
+    """
 
     def start(self, clients: int) -> State: ...
 
@@ -68,12 +72,17 @@ def observe(selector: Selector, state: State, selection: Selection, answers: Ans
     return selector.observe(state, selection, answers) if isinstance(selector, Learner) else state
 
 
+def recall(selector: Learner, view: View) -> Mapping[str, NDArray[Any]]:
+    """The memory that came with the view, or a fresh one where a selector is used for a single pick."""
+    return view.state or selector.start(int(view.ids.max()) + 1)
+
+
 def pick(selector: Selector, view: View, size: int, rng: np.random.Generator) -> Selection:
     """Let the selector pick, among those who can be picked.
 
     Unavailable clients and clients of weight 0 are taken out first; the weights of the others are scaled to sum to 1, so
-    the target of a round is the mean over who is reachable. Clients whose features or norms are not finite are left out
-    too and named in ``info["left_out"]``. Where no more than ``size`` clients remain, all of them answer.
+    the target of a round is the mean over who is reachable. Clients who claim something that is not finite, or a negative
+    norm or variance, are left out too and named in ``info["left_out"]``. Where no more than ``size`` clients remain, all of them answer.
     """
     n = view.clients
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= n:
@@ -113,6 +122,8 @@ def _sane(view: View, needs: frozenset[Need]) -> Bools:
         "norms": view.norms,
         "losses": view.losses,
         "labels": view.labels,
+        "accuracies": view.accuracies,
+        "variances": view.variances,
     }
     for need in needs:
         values = given[need]
@@ -120,4 +131,6 @@ def _sane(view: View, needs: frozenset[Need]) -> Bools:
             raise bad("view", "selection", f"given with {need}", None)
         finite = np.isfinite(values)
         sane &= finite if finite.ndim == 1 else finite.all(axis=tuple(range(1, finite.ndim)))
+        if need in ("norms", "variances"):
+            sane &= values >= 0
     return sane
