@@ -1,0 +1,24 @@
+"""The sets and partitions that users name. A new one is one file and one line here."""
+
+from __future__ import annotations
+
+from hcsfed.data.digits import digits
+from hcsfed.data.dirichlet import dirichlet
+from hcsfed.data.iid import iid
+from hcsfed.data.mnist import fashion_mnist, mnist
+from hcsfed.data.natural import natural
+from hcsfed.data.partition import Partition
+from hcsfed.data.shard import shard
+from hcsfed.data.source import Source
+from hcsfed.registry import Registry
+
+DATASETS: Registry[Source] = Registry("data set")
+DATASETS.add("digits", digits)
+DATASETS.add("mnist", mnist)
+DATASETS.add("fashion-mnist", fashion_mnist)
+
+PARTITIONS: Registry[Partition] = Registry("partition")
+PARTITIONS.add("iid", iid)
+PARTITIONS.add("shard", shard)
+PARTITIONS.add("dirichlet", dirichlet)
+PARTITIONS.add("natural", natural)
