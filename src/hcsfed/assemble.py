@@ -1,0 +1,104 @@
+"""Settings → the things that they name, each checked before anything is computed."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+
+from hcsfed.aggregate import ALGORITHMS, Algorithm
+from hcsfed.clients import Trainer, make_trainer
+from hcsfed.data import load
+from hcsfed.select import SELECTORS, Selector
+from hcsfed.settings import Settings, cohort_size
+from hcsfed.types import Federation
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All that the round loop works with."""
+
+    settings: Settings
+    federation: Federation
+    trainer: Trainer
+    selector: Selector
+    algorithm: Algorithm
+    size: int
+
+
+def assemble(
+    settings: Settings,
+    *,
+    federation: Federation | None = None,
+    model: torch.nn.Module | Callable[..., torch.nn.Module] | None = None,
+    selector: Selector | None = None,
+) -> Parts:
+    """Build what the settings name; things given directly take the place of what is named."""
+    if selector is None:
+        selector = SELECTORS.build(settings.selector.name, **settings.selector.options)
+    algorithm = ALGORITHMS.build(settings.algorithm.name, **settings.algorithm.options)
+    if federation is None:
+        federation = build_federation(settings)
+    size = cohort_size(settings.cohort, federation.clients)
+    trainer = make_trainer(
+        federation,
+        model if model is not None else settings.model.name,
+        algorithm.local(settings.local),
+        seed=settings.seed,
+        backend=settings.backend,
+        device=settings.device,
+        dtype=settings.dtype,
+        **settings.model.options,
+    )
+    return Parts(settings, federation, trainer, selector, algorithm, size)
+
+
+def build_federation(settings: Settings) -> Federation:
+    """The clients that data and partition make."""
+    options = dict(settings.partition.options)
+    clients = options.pop("clients", None)
+    name = None if settings.partition.name == "default" else settings.partition.name
+    return load(
+        settings.data.name,
+        partition=name,
+        clients=clients,
+        seed=settings.seed,
+        data_options=dict(settings.data.options),
+        partition_options=options,
+    )
+
+
+def describe(parts: Parts) -> dict[str, Any]:
+    """The header of a run: what it ran on and with."""
+    federation = parts.federation
+    few = federation.clients <= 1000
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {name: version(name) for name in ("hcsfed", "torch", "numpy")}
+        | {"python": platform.python_version()},
+        "dimension": parts.trainer.dimension,
+        "engine": parts.trainer.engine,
+        "device": str(parts.trainer.device),
+        "cohort_size": parts.size,
+        "federation": {
+            "name": federation.name,
+            "task": federation.task,
+            "clients": federation.clients,
+            "classes": federation.classes,
+            "rows": int(federation.offsets[-1]),
+            "test_rows": len(federation.test_x),
+            "sizes": _summary(federation.sizes, few),
+            "class_counts": federation.class_counts.tolist() if few else None,
+        },
+    }
+
+
+def _summary(sizes: np.ndarray, few: bool) -> list[int]:
+    """All sizes of a few clients; the quantiles 0, 0.1, …, 1 of many."""
+    return [int(s) for s in (sizes if few else np.quantile(sizes, np.linspace(0, 1, 11)))]

@@ -1,0 +1,82 @@
+"""The command ``hcsfed``: one line and exit code 2 for what the user can mend, 130 for Ctrl-C."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from hcsfed import __version__
+from hcsfed.cli import bench, data
+from hcsfed.cli.compare import compare
+from hcsfed.cli.report import report
+from hcsfed.cli.run import run
+from hcsfed.errors import DivergedError, HcsfedError
+
+app = typer.Typer(
+    name="hcsfed",
+    help="Which few clients should answer this round? Simulate, compare and report client selection.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(run)
+app.command()(compare)
+app.command()(report)
+app.add_typer(data.app, name="data")
+app.add_typer(bench.app, name="bench")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+EXTRAS = {
+    "torch": "sim",
+    "numba": "sim",
+    "safetensors": "sim",
+    "pooch": "sim",
+    "jinja2": "report",
+    "matplotlib": "report",
+}
+
+
+def main() -> None:
+    sys.exit(_main())
+
+
+def _main() -> int:
+    try:
+        return app(standalone_mode=False) or 0
+    except HcsfedError as error:
+        return _fail(str(error), 1 if isinstance(error, DivergedError) else 2)
+    except click.ClickException as error:
+        return _fail(error.format_message(), 2)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted; what was finished is saved", 130)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        return _fail(f"this command needs {error.name}; install it with: pip install 'hcsfed[{extra}]'", 2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"hcsfed: {' '.join(message.split())}", file=sys.stderr)
+    return code

@@ -1,0 +1,82 @@
+"""Many runs at once, one process a core, resumable as a whole: a run that is finished is not run again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from hcsfed.errors import HcsfedError
+from hcsfed.settings import Settings, merge
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid: its name (and folder's name) and its settings."""
+
+    name: str
+    settings: Settings
+
+
+def cells(base: Settings, selectors: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
+    """All pairs of selectors and seeds."""
+    return [
+        Cell(f"{selector}-s{seed}", merge(base, {"selector": selector, "seed": seed}))
+        for selector in selectors
+        for seed in seeds
+    ]
+
+
+def run_all(
+    grid: Sequence[Cell], out: Path, *, jobs: int = 0, waiting: Callable[[], object] | None = None
+) -> list[Path]:
+    """Run every cell into ``out/<name>`` and return the folders.
+
+    ``jobs`` processes (0: one a core) share the cores; ``waiting`` is called about twice a second. What was begun earlier
+    is continued. The first error stops the rest, after they have saved their last round.
+    """
+    cores = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
+    jobs = max(1, min(jobs or cores or 1, len(grid)))
+    threads = max(1, (cores or 1) // jobs)
+    folders = [out / cell.name for cell in grid]
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _prepare, (threads,)) as pool:
+        futures: set[Future[None]] = {
+            pool.submit(_run_cell, cell.settings.nested(), str(folder))
+            for cell, folder in zip(grid, folders, strict=True)
+        }
+        try:
+            while futures:
+                done, futures = wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                if waiting:
+                    waiting()
+        except BrokenProcessPool as error:
+            raise HcsfedError(
+                "a run's process was killed (out of memory?); the same command continues where it was"
+            ) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    return folders
+
+
+def _prepare(threads: int) -> None:
+    import numba
+    import torch
+
+    torch.set_num_threads(threads)
+    numba.set_num_threads(threads)
+
+
+def _run_cell(settings: dict[str, Any], folder: str) -> None:
+    from hcsfed.assemble import assemble
+    from hcsfed.interrupt import gentle
+    from hcsfed.simulate import run
+
+    with gentle() as stop:
+        run(assemble(merge(Settings(), settings)), out=Path(folder), resume=True, listeners=(stop,))

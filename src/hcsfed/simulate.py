@@ -1,0 +1,211 @@
+"""The round loop: data → clients → features → select → aggregate → record → report.
+
+One round is one pass down :func:`rounds`. What the server hears before it picks is in :mod:`hcsfed.hearing`; everything
+else is a stage's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hcsfed.aggregate import WeightedSum
+from hcsfed.assemble import Parts, assemble, describe
+from hcsfed.clients import Updates
+from hcsfed.errors import DivergedError
+from hcsfed.hearing import hear
+from hcsfed.record import BYTES_PER_FLOAT, Cost, RoundRecord, Run, RunFolder
+from hcsfed.record.track import tracking
+from hcsfed.rng import stream
+from hcsfed.select import Selector, observe, pick, start
+from hcsfed.settings import Settings, merge
+from hcsfed.stopwatch import Stopwatch
+from hcsfed.types import Answers, Federation, Floats, Selection, State
+
+Listener = Callable[[RoundRecord], object]
+EXPLODED = 1e4  # times the loss at the start (or 1, if that is more)
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """Where a run stands after some rounds: with the settings, all that the next round depends on."""
+
+    round: int
+    parameters: torch.Tensor
+    memory: State
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"parameters": self.parameters.cpu().numpy(), **{f"memory.{k}": v for k, v in self.memory.items()}}
+
+
+def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Standing]]:
+    """Round after round, from where the run stands to its end."""
+    settings, trainer, selector, algorithm = parts.settings, parts.trainer, parts.selector, parts.algorithm
+    test = parts.federation.test_x, parts.federation.test_y
+    limit = EXPLODED * max(trainer.evaluate(trainer.initial(), *test)[0], 1.0)
+
+    for t in range(standing.round, settings.rounds):
+        watch = Stopwatch()
+        with watch("hear"):
+            heard = hear(parts, standing.parameters, t)
+        with watch("select"):
+            view = replace(heard.view, state=standing.memory)
+            selection = pick(selector, view, parts.size, stream(settings.seed, "select", t))
+        with watch("train"):
+            estimate, answers = collect(parts, heard.answer(selection.ids), selection.weights, t)
+        with watch("aggregate"):
+            parameters = algorithm.step(standing.parameters, estimate)
+            standing = Standing(t + 1, parameters, observe(selector, standing.memory, selection, answers))
+        loss = accuracy = None
+        with watch("evaluate"):
+            if (t + 1) % settings.eval_every == 0 or t + 1 == settings.rounds:
+                loss, accuracy = trainer.evaluate(parameters, *test)
+                if not loss <= limit:
+                    raise DivergedError(
+                        f"the test loss exploded in round {t + 1} (it is {loss:.3g}); local.lr is "
+                        f"{settings.local.lr:g}: try a smaller one"
+                    )
+        cost = heard.cost + price(parts, answers)
+        yield record(t, selection, answers, cost, loss, accuracy, watch), standing
+
+
+def collect(parts: Parts, chunks: Iterator[Updates], weights: Floats, t: int) -> tuple[torch.Tensor, Answers]:
+    """Sum the weighted updates as they come in, and keep of each what a selector may learn from."""
+    total = WeightedSum(parts.trainer.dimension, parts.trainer.device)
+    ids, norms, losses, steps = [], [], [], []
+    done = 0
+    for chunk in chunks:
+        total.add(chunk.vectors, weights[done : done + len(chunk.ids)])
+        done += len(chunk.ids)
+        ids.append(chunk.ids)
+        norms.append(torch.linalg.vector_norm(chunk.vectors, dim=1, dtype=torch.float64).cpu().numpy())
+        losses.append(chunk.losses)
+        steps.append(chunk.steps)
+        if not np.isfinite(norms[-1]).all():
+            client = chunk.ids[~np.isfinite(norms[-1])][0]
+            raise DivergedError(
+                f"the update of client {client} is not finite in round {t + 1}; local.lr is "
+                f"{parts.settings.local.lr:g}: try a smaller one"
+            )
+    if not ids:
+        return total.value(), Answers(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+    return total.value(), Answers(*(np.concatenate(part) for part in (ids, norms, losses, steps)))
+
+
+def price(parts: Parts, answers: Answers) -> Cost:
+    """Each of the picked gets the model, trains, and sends a whole update."""
+    model = BYTES_PER_FLOAT * parts.trainer.dimension * len(answers.ids)
+    return Cost(upload_bytes=model, download_bytes=model, local_steps=int(answers.steps.sum()))
+
+
+def record(
+    t: int,
+    selection: Selection,
+    answers: Answers,
+    cost: Cost,
+    loss: float | None,
+    accuracy: float | None,
+    watch: Stopwatch,
+) -> RoundRecord:
+    """One line of the run's history."""
+    share = np.abs(selection.weights).sum()
+    return {
+        "round": t + 1,
+        "loss": loss,
+        "accuracy": None if accuracy is None or np.isnan(accuracy) else accuracy,
+        "train_loss": float(np.abs(selection.weights) @ answers.losses / share) if share > 0 else None,
+        "upload_bytes": cost.upload_bytes,
+        "download_bytes": cost.download_bytes,
+        "local_steps": cost.local_steps,
+        "seconds": {stage: round(seconds, 6) for stage, seconds in watch.seconds.items()},
+        "ids": selection.ids.tolist(),
+        "weights": selection.weights.tolist(),
+    }
+
+
+def run(
+    parts: Parts,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    track: str | None = None,
+    listeners: tuple[Listener, ...] = (),
+) -> Run:
+    """Run to the last round; with ``out``, leave a folder that survives a crash and can be taken up again."""
+    settings, about = parts.settings.nested(), describe(parts)
+    standing = Standing(0, parts.trainer.initial(), start(parts.selector, parts.federation.clients))
+    with ExitStack() as stack:
+        folder = stack.enter_context(RunFolder(out, settings, about, resume=resume)) if out else None
+        if track:
+            listeners = (*listeners, stack.enter_context(tracking(track, out or Path("runs"), settings, about)))
+        history = list(folder.history) if folder else []
+        if folder and folder.checkpoint:
+            standing = _taken_up(folder.checkpoint, parts.trainer.device)
+        for entry, standing in rounds(parts, standing):
+            if folder:
+                folder.save(entry, standing.arrays())
+            history.append(entry)
+            for listen in listeners:
+                listen(entry)
+    return Run(settings, about, history, out)
+
+
+def _taken_up(checkpoint: tuple[int, dict[str, NDArray[Any]]], device: torch.device) -> Standing:
+    done, arrays = checkpoint
+    parameters = torch.from_numpy(arrays["parameters"]).to(device)
+    return Standing(done, parameters, {k.removeprefix("memory."): v for k, v in arrays.items() if k != "parameters"})
+
+
+def simulate(
+    federation: Federation | str | None = None,
+    *,
+    model: str | torch.nn.Module | Callable[..., torch.nn.Module] = "logistic",
+    selector: str | Selector = "random",
+    out: str | Path | None = None,
+    resume: bool = False,
+    track: str | None = None,
+    listeners: tuple[Listener, ...] = (),
+    options: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Run:
+    """Train one model over a federation and return the run.
+
+    Parameters
+    ----------
+    federation
+        A :class:`~hcsfed.types.Federation`, or the name of a data set.
+    model
+        A name, a module, or a function that makes one.
+    selector
+        A name, or a selector.
+    out, resume
+        A folder to leave the run in, and whether a run found there is continued.
+    track
+        ``mlflow`` or ``tensorboard``: log the same figures there.
+    listeners
+        Called with each round's record.
+    options
+        Dotted settings as in ``--set``: ``{"partition.alpha": 0.3, "local.momentum": 0.9}``.
+    **settings
+        The settings of :class:`~hcsfed.settings.Settings` by their names (``cohort``, ``rounds``, ``seed``, ``target``, …)
+        and those of local training (``lr``, ``steps``, ``epochs``, ``batch``).
+    """
+    short = {name: f"local.{name}" for name in ("lr", "steps", "epochs", "batch")}
+    given = {short.get(name, name): value for name, value in settings.items()}
+    given["model"] = model if isinstance(model, str) else "own"
+    given["selector"] = selector if isinstance(selector, str) else {**asdict(selector), "name": selector.name}
+    given["data"] = federation if isinstance(federation, str) else federation.name if federation else "digits"
+    parts = assemble(
+        merge(Settings(), given, options or {}),
+        federation=federation if isinstance(federation, Federation) else None,
+        model=None if isinstance(model, str) else model,
+        selector=None if isinstance(selector, str) else selector,
+    )
+    return run(parts, out=None if out is None else Path(out), resume=resume, track=track, listeners=listeners)
