@@ -1,4 +1,4 @@
-"""Which few clients should answer this round?
+"""Client selection for federated learning: which few clients should answer this round?
 
 ``import hcsfed`` is cheap: names are looked up when first used, and PyTorch is loaded by the simulator only.
 """

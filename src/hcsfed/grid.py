@@ -37,8 +37,8 @@ def run_all(
 ) -> list[Path]:
     """Run every cell into ``out/<name>`` and return the folders.
 
-    ``jobs`` processes (0: one a core) share the cores; ``waiting`` is called about twice a second. What was begun earlier
-    is continued. The first error stops the rest, after they have saved their last round.
+    ``jobs`` processes (0: one a core) share the cores; ``waiting`` is called about twice a second. What was begun
+    earlier is continued. The first error stops the rest, after they have saved their last round.
     """
     cores = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
     jobs = max(1, min(jobs or cores or 1, len(grid)))

@@ -3,8 +3,8 @@
 Everything random is a function of (seed, purpose, round, client) and of nothing else: not of the order in which clients
 are computed, nor of how they are chunked, nor of what ran before. Global generators are never touched.
 
-Two forms: :func:`stream` gives a NumPy generator for server-side draws; :func:`keys` gives one 64-bit key per client, from
-which client-side draws (minibatches, dropout) are counted off by a hash, in any order and in any language.
+Two forms: :func:`stream` gives a NumPy generator for server-side draws; :func:`keys` gives one 64-bit key per client,
+from which client-side draws (minibatches, dropout) are counted off by a hash, in any order and in any language.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.rando
 
 
 def mix64(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection of 64-bit words that scatters their bits."""
+    """The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection of words that scatters their bits."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))

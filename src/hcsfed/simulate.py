@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,9 +148,9 @@ def run(
         history = list(folder.history) if folder else []
         if folder and folder.checkpoint:
             standing = _taken_up(folder.checkpoint, parts.trainer.device)
-        for entry, standing in rounds(parts, standing):
+        for entry, reached in rounds(parts, standing):
             if folder:
-                folder.save(entry, standing.arrays())
+                folder.save(entry, reached.arrays())
             history.append(entry)
             for listen in listeners:
                 listen(entry)
@@ -161,6 +161,10 @@ def _taken_up(checkpoint: tuple[int, dict[str, NDArray[Any]]], device: torch.dev
     done, arrays = checkpoint
     parameters = torch.from_numpy(arrays["parameters"]).to(device)
     return Standing(done, parameters, {k.removeprefix("memory."): v for k, v in arrays.items() if k != "parameters"})
+
+
+def _options(selector: Selector) -> dict[str, Any]:
+    return asdict(selector) if is_dataclass(selector) and not isinstance(selector, type) else {}
 
 
 def simulate(
@@ -194,13 +198,13 @@ def simulate(
     options
         Dotted settings as in ``--set``: ``{"partition.alpha": 0.3, "local.momentum": 0.9}``.
     **settings
-        The settings of :class:`~hcsfed.settings.Settings` by their names (``cohort``, ``rounds``, ``seed``, ``target``, …)
-        and those of local training (``lr``, ``steps``, ``epochs``, ``batch``).
+        The settings of :class:`~hcsfed.settings.Settings` by their names (``cohort``, ``rounds``, ``seed``, ``target``,
+        …) and those of local training (``lr``, ``steps``, ``epochs``, ``batch``).
     """
     short = {name: f"local.{name}" for name in ("lr", "steps", "epochs", "batch")}
     given = {short.get(name, name): value for name, value in settings.items()}
     given["model"] = model if isinstance(model, str) else "own"
-    given["selector"] = selector if isinstance(selector, str) else {**asdict(selector), "name": selector.name}
+    given["selector"] = selector if isinstance(selector, str) else {**_options(selector), "name": selector.name}
     given["data"] = federation if isinstance(federation, str) else federation.name if federation else "digits"
     parts = assemble(
         merge(Settings(), given, options or {}),

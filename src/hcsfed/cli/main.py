@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import click
 import typer
+from typer.exceptions import Abort, TyperException
 
 from hcsfed import __version__
 from hcsfed.cli import bench, data
@@ -63,9 +63,9 @@ def _main() -> int:
         return app(standalone_mode=False) or 0
     except HcsfedError as error:
         return _fail(str(error), 1 if isinstance(error, DivergedError) else 2)
-    except click.ClickException as error:
+    except TyperException as error:
         return _fail(error.format_message(), 2)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, Abort):
         return _fail("interrupted; what was finished is saved", 130)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])

@@ -36,8 +36,7 @@ def progress(settings: Settings, *, quiet: bool) -> Iterator[Callable[[RoundReco
         task = live.add_task(settings.selector.name, total=settings.rounds, accuracy="")
 
         def advance(record: RoundRecord) -> None:
-            fields = {"accuracy": shown(record)} if shown(record) else {}
-            live.update(task, completed=record["round"], **fields)
+            live.update(task, completed=record["round"], accuracy=shown(record) or live.tasks[task].fields["accuracy"])
 
         yield advance
 

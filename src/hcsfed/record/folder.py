@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +102,8 @@ class RunFolder:
 
     def close(self) -> None:
         # What could not be flushed was reported by `save` already.
-        try:
+        with suppress(OSError):
             self._rounds.close()
-        except OSError:
-            pass
         self._lock.close()
 
     def __enter__(self) -> RunFolder:
@@ -157,7 +155,7 @@ def _read_checkpoint(path: Path) -> tuple[int, Arrays] | None:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, "numpy") as file:  # type: ignore[no-untyped-call]
+        with safe_open(path, "numpy") as file:
             return int(file.metadata()["round"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(f"{str(path)!r} is broken: {error}; start again with another --out") from error
