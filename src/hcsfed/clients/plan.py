@@ -57,25 +57,31 @@ def _below(key: np.uint64, counter: np.uint64, bound: int) -> int:
     return np.int64(((z >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 
 
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def minibatch(key, counter, order, at, n, batch, walk):  # type: ignore[no-untyped-def]
+    """Shuffle the client's next minibatch into place: ``order[at:at + count]``, returned as (counter, at, count).
+
+    ``at`` comes in as the end of the minibatch before; at first it is n, ``counter`` 0 and ``order`` 0 … n − 1.
+    """
+    if not walk or at >= n:  # a walk that has come to the end of its permutation starts a new one
+        at = 0
+    count = min(batch, n - at)
+    # A partial Fisher-Yates shuffle, from whatever order the last one left: still uniform.
+    for j in range(at, at + count):
+        counter += np.uint64(1)
+        other = j + _below(key, counter, n - j)
+        order[j], order[other] = order[other], order[j]
+    return counter, at, count
+
+
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
 def _fill(client_keys, sizes, steps, batch, walk, rows, counts):  # type: ignore[no-untyped-def]
     order = np.empty(sizes.max() if len(sizes) else 0, np.int32)
     for i in range(len(client_keys)):
         n = sizes[i]
-        key = client_keys[i]
-        counter = np.uint64(0)
-        for j in range(n):
-            order[j] = j
-        at = n  # where the walk stands in its permutation; n: a new one is due
+        order[:n] = np.arange(n)
+        counter, at, count = np.uint64(0), n, 0
         for s in range(steps[i]):
-            if not walk or at >= n:
-                at = 0
-            count = min(batch, n - at)
-            # A partial Fisher-Yates shuffle, from whatever order the last one left: still uniform.
-            for j in range(at, at + count):
-                counter += np.uint64(1)
-                other = j + _below(key, counter, n - j)
-                order[j], order[other] = order[other], order[j]
-                rows[i, s, j - at] = order[j]
+            counter, at, count = minibatch(client_keys[i], counter, order, at + count, n, batch, walk)
+            rows[i, s, :count] = order[at : at + count]
             counts[i, s] = count
-            at += count
