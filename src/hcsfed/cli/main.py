@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
-from typer.exceptions import Abort, TyperException
 
 from hcsfed import __version__
 from hcsfed.cli import bench, data
@@ -14,6 +13,9 @@ from hcsfed.cli.compare import compare
 from hcsfed.cli.report import report
 from hcsfed.cli.run import run
 from hcsfed.errors import DivergedError, HcsfedError
+
+# What the parser raises, by its public child: typer brings its own click by now, and Flower holds typer before that.
+UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__bases__[0])
 
 app = typer.Typer(
     name="hcsfed",
@@ -63,9 +65,9 @@ def _main() -> int:
         return app(standalone_mode=False) or 0
     except HcsfedError as error:
         return _fail(str(error), 1 if isinstance(error, DivergedError) else 2)
-    except TyperException as error:
+    except UsageError as error:
         return _fail(error.format_message(), 2)
-    except (KeyboardInterrupt, Abort):
+    except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted; what was finished is saved", 130)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
