@@ -40,8 +40,8 @@ def dirichlet(
         500, 20 of 750, 10 of 1,000). By default as many rows as there are, dealt evenly.
     replace
         True: rows of a class are drawn with replacement, as in the paper's CIFAR-10 experiments, so clients may share
-        rows and classes follow p_k whatever the stock. False: no row is dealt twice; a class that runs out leaves its share to the classes that
-        still have rows, so the clients served last (in a drawn order) are further from their p_k.
+        rows, and classes follow p_k whatever the stock. False: no row is dealt twice; a class that runs out leaves its
+        share to the classes that still have rows, so clients served last (in a drawn order) stray from their p_k.
     """
     owner = "partition 'dirichlet'"
     clients = check_clients(clients, owner, len(labels))

@@ -11,7 +11,7 @@ import numpy as np
 
 from hcsfed.data.pack import pack
 from hcsfed.data.partition import Partition
-from hcsfed.data.registries import DATASETS, PARTITIONS
+from hcsfed.data.registries import DATASETS, FILES, PARTITIONS
 from hcsfed.data.source import Source
 from hcsfed.errors import bad
 from hcsfed.types import Federation
@@ -100,11 +100,10 @@ def read_source(data: str | Path | Source, clients: int | None, seed: int, optio
         return data
     if str(data) not in DATASETS:
         path = Path(data).expanduser()
-        if path.suffix == ".npz" or path.is_dir():
-            from hcsfed.data import own
-
-            reader = own.from_folder if path.is_dir() else own.from_npz
-            return reader(path, seed=seed, **options)
+        kind = "folder of images" if path.is_dir() else ".npz file"
+        if path.is_dir() or path.suffix == ".npz":
+            FILES.check(kind, options)
+            return FILES[kind](path, **{"seed": seed, **options})
     name = str(data)
     DATASETS.check(name, options)
     # Sets that are generated need a seed and a number of clients, which are the caller's and not options of the set.

@@ -1,0 +1,100 @@
+"""Your own arrays → a :class:`~hcsfed.data.source.Source`."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hcsfed.data.partition import offsets_of
+from hcsfed.data.source import Source
+from hcsfed.errors import DataError, bad
+from hcsfed.rng import stream
+from hcsfed.types import Ints, Task
+
+
+def from_arrays(
+    x: ArrayLike,
+    y: ArrayLike,
+    test_x: ArrayLike | None = None,
+    test_y: ArrayLike | None = None,
+    *,
+    clients: ArrayLike | None = None,
+    classes: int | None = None,
+    task: Task | None = None,
+    scale: float | None = None,
+    shift: float = 0.0,
+    test: float = 0.2,
+    seed: int = 0,
+    name: str = "arrays",
+) -> Source:
+    """Rows and labels in memory, or memory-mapped.
+
+    Parameters
+    ----------
+    x, y
+        Rows, and a class per row (ints from 0), a row of classes, or, for regression, floats.
+    test_x, test_y
+        The test set; where left out, the share ``test`` of the rows is drawn for it (where ``clients`` is given: of every
+        client's rows, rounded down).
+    clients
+        Who each row belongs to (any values; one per row): the natural partition, in the order of the sorted values.
+    classes
+        By default one more than the largest label.
+    task
+        By default ``regression`` where labels are floats.
+    scale, shift
+        What turns stored numbers into the model's; by default images of bytes are scaled to [0, 1].
+    """
+    x, y = np.asanyarray(x), np.asanyarray(y)
+    if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
+        raise DataError(f"x and y of {name} must have the same number of rows, got {list(x.shape)} and {list(y.shape)}")
+    task = task or ("regression" if y.dtype.kind == "f" else "classification")
+    if task not in ("classification", "regression"):
+        raise bad("task", name, "classification or regression", task)
+    if task == "regression" and y.ndim == 1:
+        y = y[:, None]
+    offsets = None
+    if clients is not None:
+        order, offsets = by_owner(np.asarray(clients), len(x), name)
+        x, y = x[order], y[order]
+    if (test_x is None) != (test_y is None):
+        raise bad("test_x and test_y", name, "given both or left out both", "one of them")
+    copied = clients is not None or test_x is None
+    if test_x is None or test_y is None:
+        held, offsets = _hold_out(len(x), offsets, test, seed, name)
+        x, y, test_x, test_y = x[~held], y[~held], x[held], y[held]
+    test_x, test_y = np.asanyarray(test_x), np.asanyarray(test_y)
+    if task == "regression" and test_y.ndim == 1:
+        test_y = test_y[:, None]
+    if task == "classification" and classes is None:
+        classes = 1 + max(int(a.max(initial=0)) for a in (y, test_y)) if y.dtype.kind in "iu" else 0
+    if scale is None:
+        scale = 1 / 255 if x.dtype == np.uint8 and y.ndim == 1 else 1.0
+    return Source(name, x, y, test_x, test_y, classes or 0, task, scale, shift, offsets, owned=copied)
+
+
+def by_owner(owners: NDArray[Any], rows: int, name: str) -> tuple[Ints, Ints]:
+    """The rows in the order of who owns them, and where each owner starts."""
+    if owners.shape != (rows,):
+        raise DataError(f"clients of {name} must name one client for each of {rows} rows, got {list(owners.shape)}")
+    _, counts = np.unique(owners, return_counts=True)
+    return np.argsort(owners, kind="stable"), offsets_of(counts)
+
+
+def _hold_out(rows: int, offsets: Ints | None, share: float, seed: int, name: str) -> tuple[NDArray[np.bool_], Any]:
+    """Which rows go to the test set, and where clients start without them."""
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
+        raise bad("test", name, "a share in (0, 1)", share)
+    rng = stream(seed, "hold out")
+    groups = offsets_of([rows]) if offsets is None else offsets
+    held = np.zeros(rows, bool)
+    for start, end in pairwise(groups):
+        held[start + rng.permutation(end - start)[: int(share * (end - start))]] = True
+    if not held.any():
+        raise bad("test", name, "a share that gives at least one test row", share)
+    if offsets is None:
+        return held, None
+    return held, offsets_of([np.count_nonzero(~held[a:b]) for a, b in pairwise(offsets)])
