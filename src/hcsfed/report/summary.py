@@ -1,0 +1,295 @@
+"""Runs → groups that differ in more than the seed → each measure's mean with an interval.
+
+The same numbers feed the terminal's table, the page and the notebook.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from hcsfed.errors import SettingError
+from hcsfed.record import Run
+from hcsfed.report.words import NBSP, Unit, number, setting
+
+CONFIDENCE = 0.95
+# Where a run is written, watched or computed does not make it another experiment.
+ASIDE = frozenset({"seed", "out", "track", "resume", "json", "backend", "device", "threads"})
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Runs that differ in nothing but the seed.
+
+    Parameters
+    ----------
+    label
+        The settings that tell this group from the others, as short as they can be: ``md``, ``md · cohort 10``.
+    differing
+        All settings that are not the same in every group.
+    """
+
+    label: str
+    settings: Mapping[str, Any]
+    differing: Mapping[str, Any]
+    runs: Sequence[Run] = field(default_factory=list)
+
+    @property
+    def seeds(self) -> list[Any]:
+        return [run.settings.get("seed") for run in self.runs]
+
+    @property
+    def target(self) -> float | None:
+        """The test accuracy to reach; None where none was set (0 in the settings)."""
+        return self.settings.get("target") or None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One measure over the runs of a group.
+
+    ``kind`` says what low and high are: ``t`` a 95 % t-interval of the mean (three or more runs), ``range`` the smallest
+    and the largest (two runs), ``single`` nothing (one run), ``missed`` nothing, because some runs never got there: a
+    mean of the others alone would flatter, so there is none, only ``beyond``, the least that a run spent in vain.
+    """
+
+    n: int
+    missed: int
+    values: tuple[float, ...]
+    mean: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    beyond: float = math.nan
+    kind: Literal["t", "range", "single", "missed", "none"] = "none"
+
+    def text(self, unit: Unit) -> str:
+        if self.kind == "none":
+            return "–"
+        if self.kind == "missed":
+            return f">{NBSP}{number(self.beyond, unit)} ({self.missed} of {self.n} missed)"
+        return number(self.mean, unit)
+
+    def interval(self, unit: Unit) -> str:
+        """``12.1–13.9``, empty where there is none."""
+        return f"{number(self.low, unit)}–{number(self.high, unit)}" if self.kind in ("t", "range") else ""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Something that every run can be asked for.
+
+    ``spent`` is given for what counts the way to the target: what a run that missed it has spent altogether.
+    """
+
+    key: str
+    title: str
+    unit: Unit
+    better: Literal["low", "high"]
+    of: Callable[[Run, float], float | None]
+    spent: Callable[[Run], float] | None = None
+
+
+TO_TARGET = (
+    Measure(
+        "rounds",
+        "Rounds to target",
+        "rounds",
+        "low",
+        lambda run, target: run.rounds_to(target),
+        lambda run: len(run.history),
+    ),
+    Measure(
+        "upload",
+        "Upload to target",
+        "bytes",
+        "low",
+        lambda run, target: run.upload_bytes_to(target),
+        lambda run: run.upload_bytes,
+    ),
+    Measure(
+        "steps",
+        "Local steps to target",
+        "steps",
+        "low",
+        lambda run, target: run.local_steps_to(target),
+        lambda run: run.local_steps,
+    ),
+)
+IN_ALL = (
+    Measure("upload-total", "Upload", "bytes", "low", lambda run, _: run.upload_bytes),
+    Measure("steps-total", "Local steps", "steps", "low", lambda run, _: run.local_steps),
+)
+AT_THE_END = (
+    Measure("accuracy", "Final accuracy", "share", "high", lambda run, _: run.final_accuracy),
+    Measure("loss", "Final loss", "loss", "low", lambda run, _: run.final_loss),
+    Measure("seconds", "Time", "seconds", "low", lambda run, _: run.seconds),
+)
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings → dotted names, as ``--set`` writes them."""
+    out: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            out |= flat(value, f"{prefix}{key}.")
+        else:
+            out[prefix + key] = tuple(value) if isinstance(value, list) else value
+    return out
+
+
+def group_runs(runs: Iterable[Run]) -> list[Group]:
+    """Gather the runs that differ in nothing but the seed, in the order in which they first appear."""
+    gathered: dict[tuple[tuple[str, Any], ...], list[Run]] = {}
+    for run in runs:
+        settings = {k: v for k, v in flat(run.settings).items() if k.split(".")[0] not in ASIDE}
+        gathered.setdefault(tuple(sorted(settings.items())), []).append(run)
+    if not gathered:
+        raise SettingError("runs of a report must be at least one finished or running run, got none")
+    each = [dict(key) for key in gathered]
+    names = sorted(set().union(*each), key=_telling)
+    differing = [name for name in names if len({setting_of(settings, name) for settings in each}) > 1]
+    labels = _labels(each, differing)
+    return [
+        Group(label, settings, {name: settings.get(name) for name in differing}, members)
+        for label, settings, members in zip(labels, each, gathered.values(), strict=True)
+    ]
+
+
+def setting_of(settings: Mapping[str, Any], name: str) -> tuple[bool, Any]:
+    """A setting's value, apart from its absence."""
+    return (name in settings, settings.get(name))
+
+
+def _telling(name: str) -> tuple[int, str]:
+    """The order in which settings are tried as labels: what one compares most often comes first."""
+    first = ("selector.name", "estimator", "algorithm.name", "selector", "algorithm", "cohort", "partition")
+    for place, start in enumerate(first):
+        if name == start or name.startswith(start + "."):
+            return place, name
+    return len(first), name
+
+
+def _labels(each: Sequence[Mapping[str, Any]], differing: Sequence[str]) -> list[str]:
+    """As few differing settings as tell all groups apart."""
+    if len(each) == 1:
+        return [str(each[0].get("selector.name", "all runs"))]
+    used: list[str] = []
+    parts: list[list[str]] = [[] for _ in each]
+    for name in differing:
+        if len({tuple(p) for p in parts}) == len(each):
+            break
+        trial = [[*p, setting(name, s[name])] if name in s else p for p, s in zip(parts, each, strict=True)]
+        if len({tuple(p) for p in trial}) > len({tuple(p) for p in parts}):
+            parts, used = trial, [*used, name]
+    return [" · ".join(p) or "plain" for p in parts]
+
+
+def estimate(group: Group, measure: Measure) -> Estimate:
+    """A measure's mean over a group's runs, with its interval."""
+    if measure.spent is not None and group.target is None:
+        return Estimate(len(group.runs), 0, ())
+    answers = [measure.of(run, group.target or 0.0) for run in group.runs]
+    values = tuple(float(a) for a in answers if a is not None and math.isfinite(a))
+    n, missed = len(answers), len(answers) - len(values)
+    if missed:
+        if measure.spent is None:
+            return Estimate(n, missed, values)
+        gone = [measure.spent(run) for run, a in zip(group.runs, answers, strict=True) if a is None]
+        return Estimate(n, missed, values, beyond=float(min(gone)), kind="missed")
+    low, high, kind = interval(np.array(values)[:, None])
+    if kind == "t":
+        # The t-interval knows nothing of where the measure can be at all.
+        low, high = np.maximum(low, 0.0), np.minimum(high, 1.0 if measure.unit == "share" else np.inf)
+    return Estimate(n, 0, values, float(np.mean(values)), float(low[0]), float(high[0]), kind=kind)
+
+
+def interval(values: np.ndarray[Any, Any]) -> tuple[Any, Any, Literal["t", "range", "single"]]:
+    """Bounds along the first axis: the 95 % t-interval of the mean from three values on, smallest and largest below."""
+    n = len(values)
+    if n < 3:
+        return values.min(0), values.max(0), "range" if n == 2 else "single"
+    half = stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1) * values.std(0, ddof=1) / math.sqrt(n)
+    return values.mean(0) - half, values.mean(0) + half, "t"
+
+
+def measures(groups: Sequence[Group]) -> list[Measure]:
+    """What can be said of these groups: the way to the target if there is one, then the end."""
+    way = TO_TARGET if any(group.target is not None for group in groups) else IN_ALL
+    return [m for m in (*way, *AT_THE_END) if any(estimate(group, m).kind != "none" for group in groups)]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A group's line in the table. ``best`` holds the measures in which its mean is the best of all groups, ``near``
+    those in which its interval meets that of the best."""
+
+    group: Group
+    estimates: Mapping[str, Estimate]
+    best: frozenset[str]
+    near: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The table: a row per group, the best first; a column per measure."""
+
+    measures: Sequence[Measure]
+    rows: Sequence[Row]
+
+    @property
+    def groups(self) -> list[Group]:
+        return [row.group for row in self.rows]
+
+    @property
+    def kinds(self) -> set[str]:
+        return {e.kind for row in self.rows for e in row.estimates.values()}
+
+
+def summarise(runs: Iterable[Run]) -> Summary:
+    """Group the runs, estimate every measure for every group, mark the best, and sort by the first measure."""
+    groups = group_runs(runs)
+    columns = measures(groups)
+    table = [{m.key: estimate(group, m) for m in columns} for group in groups]
+    best: list[set[str]] = [set() for _ in groups]
+    near: list[set[str]] = [set() for _ in groups]
+    for m in columns if len(groups) > 1 else ():
+        means = [line[m.key].mean for line in table]
+        known = [x for x in means if not math.isnan(x)]
+        if len(set(means)) == 1 or not known:
+            continue
+        top = (min if m.better == "low" else max)(known)
+        leader = table[means.index(top)][m.key]
+        for i, line in enumerate(table):
+            if line[m.key].mean == top:
+                best[i].add(m.key)
+            elif line[m.key].low <= leader.high and line[m.key].high >= leader.low:
+                near[i].add(m.key)
+    rows = [
+        Row(g, line, frozenset(b), frozenset(n)) for g, line, b, n in zip(groups, table, best, near, strict=True)
+    ]
+    return Summary(columns, sorted(rows, key=lambda row: _rank(row, columns)))
+
+
+def _rank(row: Row, columns: Sequence[Measure]) -> tuple[float, ...]:
+    keys: list[float] = []
+    for m in (*columns[:1], *(m for m in columns if m.key in ("accuracy", "loss"))):
+        e = row.estimates[m.key]
+        mean = math.inf if math.isnan(e.mean) else e.mean if m.better == "low" else -e.mean
+        keys += [e.missed, mean]
+    return tuple(keys)
+
+
+def interval_note(kinds: Iterable[str]) -> str:
+    """What the intervals of a table are, in words."""
+    said = {
+        "t": "Intervals are 95 % t-intervals of the mean over seeds.",
+        "range": "With two seeds the interval is the smallest and the largest value.",
+        "single": "A single seed has no interval.",
+        "missed": "Where a run missed the target there is no mean: the figure after > is what was spent in vain.",
+    }
+    return " ".join(text for kind, text in said.items() if kind in kinds)
