@@ -153,9 +153,9 @@ class View:
 class Selection:
     """Who answers, and how much each answer counts.
 
-    ``Σ_i weights[i] · u_{ids[i]}`` stands for ``Σ_k ω_k · u_k``; nothing after this renormalises. A client drawn more than
-    once stands once in ``ids``, its draws added up in its weight. ``inclusion`` holds, for all N clients, the probability
-    of being in the cohort, or None where it is not known.
+    ``Σ_i weights[i] · u_{ids[i]}`` stands for ``Σ_k ω_k · u_k``; nothing after this renormalises. A client drawn more
+    than once stands once in ``ids``, its draws added up in its weight. ``inclusion`` holds, for all N clients, the
+    probability of being in the cohort, or None where it is not known.
     """
 
     ids: Ints

@@ -80,9 +80,10 @@ def recall(selector: Learner, view: View) -> Mapping[str, NDArray[Any]]:
 def pick(selector: Selector, view: View, size: int, rng: np.random.Generator) -> Selection:
     """Let the selector pick, among those who can be picked.
 
-    Unavailable clients and clients of weight 0 are taken out first; the weights of the others are scaled to sum to 1, so
-    the target of a round is the mean over who is reachable. Clients who claim something that is not finite, or a negative
-    norm or variance, are left out too and named in ``info["left_out"]``. Where no more than ``size`` clients remain, all of them answer.
+    Unavailable clients and clients of weight 0 are taken out first; the weights of the others are scaled to sum to 1,
+    so the target of a round is the mean over who is reachable. Clients who claim something that is not finite, or a
+    negative norm or variance, are left out too and named in ``info["left_out"]``. Where no more than ``size`` clients
+    remain, all of them answer.
     """
     n = view.clients
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= n:

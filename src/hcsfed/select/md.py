@@ -1,6 +1,7 @@
 """Multinomial selection: m draws with replacement, each client with probability ω_k.
 
-Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020; called MD sampling by Fraboni et al., ICML 2021.
+Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020; called MD sampling by Fraboni et al., ICML
+2021.
 """
 
 from __future__ import annotations

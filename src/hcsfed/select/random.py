@@ -1,7 +1,7 @@
 """Simple random selection, unbiased and as it is often run.
 
-McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017, pick m clients
-uniformly without replacement. What is then done with their answers makes two different schemes.
+McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017, pick m
+clients uniformly without replacement. What is then done with their answers makes two different schemes.
 """
 
 from __future__ import annotations

@@ -1,0 +1,87 @@
+"""Norm importance: clients with large updates are picked more often, and count less when they are.
+
+Chen, Horváth, Richtárik, "Optimal Client Sampling for Federated Learning", TMLR 2022 (arXiv:2010.13723, 2020), eq. 7.
+Among independent draws of m clients on average these probabilities have the least variance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hcsfed.errors import bad
+from hcsfed.select.contract import Claims
+from hcsfed.select.draws import inclusion, poisson, without_replacement
+from hcsfed.types import Floats, Ints, Selection, View
+
+
+@dataclass(frozen=True)
+class Importance:
+    """π_k = min(1, c·ω_k‖u_k‖) with Σπ = m, exactly m distinct clients, weights ω_k/π_k.
+
+    Needs norms, and everyone trains. Clients whose update is 0 are picked only where fewer than m others are left.
+
+    The source draws independently (:class:`ImportanceIndependent`); the fixed-size draw with the same π is ours, with
+    the largest entropy for up to 500 clients, see :func:`hcsfed.select.draws.without_replacement`.
+
+    Parameters
+    ----------
+    floor
+        Share of the cohort that is spread evenly over all: π_k ≥ floor·m/N. The source has 0; where norms are old or
+        may lie, some is needed to stay unbiased and to keep the weights bounded.
+    max_share
+        No client's ω_k‖u_k‖ counts for more than this share of the sum, so a false claim can't buy certainty.
+    """
+
+    floor: float = 0.0
+    max_share: float = 1.0
+
+    name: ClassVar[str] = "importance"
+    claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=True, needs=frozenset({"norms"}), trains="all")
+
+    def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
+        if view.norms is None:
+            raise bad("view", self.name, "given with norms", None)
+        pi = chances(self.name, view.weights, view.norms, size, self.floor, self.max_share)
+        return horvitz_thompson(without_replacement(pi, rng), view.weights, pi)
+
+
+@dataclass(frozen=True)
+class ImportanceIndependent:
+    """The source's own draw: each client by its own coin, with the π_k, weights and options of :class:`Importance`.
+
+    m clients on average, and in one round now and then none.
+    """
+
+    floor: float = 0.0
+    max_share: float = 1.0
+
+    name: ClassVar[str] = "importance-independent"
+    claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=False, needs=frozenset({"norms"}), trains="all")
+
+    def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
+        if view.norms is None:
+            raise bad("view", self.name, "given with norms", None)
+        pi = chances(self.name, view.weights, view.norms, size, self.floor, self.max_share)
+        return horvitz_thompson(poisson(pi, rng), view.weights, pi)
+
+
+def chances(owner: str, weights: Floats, scores: Floats, m: int, floor: float, max_share: float = 1.0) -> Floats:
+    """π_k ∝ ω_k·score_k as far as 1 allows, mixed with m/N for a share ``floor`` of the cohort; Σπ = m."""
+    if not 0 <= floor <= 1:
+        raise bad("floor", owner, "a number in [0, 1]", floor)
+    if not 0 < max_share <= 1:
+        raise bad("max_share", owner, "a number in (0, 1]", max_share)
+    n = len(scores)
+    scores = weights * (scores / (float(scores.max()) or 1.0))
+    if max_share < 1:
+        # min(1, c·s) summing to 1/max_share is, but for scale, s cut where it reaches that share of the sum.
+        scores = inclusion(scores, min(1 / max_share, float(np.count_nonzero(scores))))
+    return (1 - floor) * inclusion(scores, m) + floor * m / n
+
+
+def horvitz_thompson(ids: Ints, weights: Floats, pi: Floats) -> Selection:
+    """The picked, each with ω_k/π_k: unbiased whatever the draw, as long as its inclusion probabilities are π."""
+    return Selection(ids, weights[ids] / pi[ids], pi)
