@@ -37,8 +37,8 @@ def from_arrays(
     x, y
         Rows, and a class per row (ints from 0), a row of classes, or, for regression, floats.
     test_x, test_y
-        The test set; where left out, the share ``test`` of the rows is drawn for it (where ``clients`` is given: of every
-        client's rows, rounded down).
+        The test set; where left out, the share ``test`` of the rows is drawn for it (where ``clients`` is given: of
+        every client's rows, rounded down).
     clients
         Who each row belongs to (any values; one per row): the natural partition, in the order of the sorted values.
     classes

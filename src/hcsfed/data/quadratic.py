@@ -76,7 +76,7 @@ def client_optimum(federation: Federation, k: int, *, bias: bool = False) -> Flo
     Where several do (fewer rows than inputs) the shortest.
     """
     inputs, targets = _rows(federation, k, bias)
-    solution: Floats = np.linalg.lstsq(inputs, targets, rcond=None)[0]
+    solution = np.asarray(np.linalg.lstsq(inputs, targets, rcond=None)[0], np.float64)
     return solution[:, 0] if targets.shape[1] == 1 else solution
 
 
@@ -88,7 +88,7 @@ def optimum(federation: Federation, *, bias: bool = False) -> Floats:
         share = federation.weights[k] / len(inputs)
         hessian = hessian + share * (inputs.T @ inputs)
         slope = slope + share * (inputs.T @ targets)
-    solution: Floats = np.linalg.lstsq(np.asarray(hessian), np.asarray(slope), rcond=None)[0]
+    solution = np.asarray(np.linalg.lstsq(np.asarray(hessian), np.asarray(slope), rcond=None)[0], np.float64)
     return solution[:, 0] if solution.shape[1] == 1 else solution
 
 
