@@ -47,6 +47,8 @@ def dirichlet(
     clients = check_clients(clients, owner, len(labels))
     if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha < math.inf:
         raise bad("alpha", owner, "a number > 0", alpha)
+    if not isinstance(replace, bool):
+        raise bad("replace", owner, "true or false", replace)
     n = resolve_sizes(sizes, samples_per_client, clients, len(labels), owner, replace=replace)
     rng = stream(seed, "partition dirichlet")
     rows = class_rows(labels, owner, rng)
