@@ -72,7 +72,7 @@ def commands(parent: typer.Typer, name: str) -> Iterator[tuple[str, Callable[...
     for command in parent.registered_commands:
         function = command.callback
         assert function is not None
-        yield f"{name} {command.name or function.__name__}", function, command.help or function.__doc__ or ""
+        yield f"{name} {command.name or function.__name__.replace("_", "-")}", function, command.help or function.__doc__ or ""
     for group in parent.registered_groups:
         assert group.typer_instance is not None
         yield from commands(group.typer_instance, f"{name} {group.name}")
