@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -73,6 +73,7 @@ class FusedTrainer:
     """Trains the clients of a federation for which :func:`supports` is true. See :class:`hcsfed.clients.contract.Trainer`."""
 
     device = torch.device("cpu")
+    engine: ClassVar[str] = "fused"
 
     def __init__(self, federation: Federation, module: nn.Module, work: LocalTraining, *, seed: int) -> None:
         layers = _linears(module)
