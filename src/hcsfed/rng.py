@@ -36,6 +36,7 @@ def mix64(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def keys(seed: int, purpose: str, round: int, clients: ArrayLike) -> NDArray[np.uint64]:
     """One 64-bit key per client: the start of that client's own counter-based stream."""
     key = np.zeros(np.shape(clients), np.uint64)
-    for word in (seed, _word(purpose), round, clients):
-        key = mix64((key ^ np.asarray(word).astype(np.uint64)) + _GOLDEN)
+    with np.errstate(over="ignore"):  # wrapping around is what is meant
+        for word in (seed, _word(purpose), round, clients):
+            key = mix64((key ^ np.asarray(word).astype(np.uint64)) + _GOLDEN)
     return key

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from hcsfed.aggregate import WeightedSum
 from hcsfed.assemble import Parts, assemble, describe
 from hcsfed.clients import Updates
-from hcsfed.errors import DivergedError
+from hcsfed.errors import DivergedError, SettingError
 from hcsfed.hearing import hear
 from hcsfed.record import BYTES_PER_FLOAT, Cost, RoundRecord, Run, RunFolder
-from hcsfed.record.track import tracking
+from hcsfed.record.track import following, tracker
 from hcsfed.rng import stream
 from hcsfed.select import Selector, observe, pick, start
 from hcsfed.settings import Settings, merge
@@ -141,11 +141,14 @@ def run(
     """Run to the last round; with ``out``, leave a folder that survives a crash and can be taken up again."""
     settings, about = parts.settings.nested(), describe(parts)
     standing = Standing(0, parts.trainer.initial(), start(parts.selector, parts.federation.clients))
+    if track and not out:
+        raise SettingError(f"track {track!r} needs a folder: give out as well")
+    follower = tracker(track, out) if track and out else None
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder(out, settings, about, resume=resume)) if out else None
-        if track:
-            listeners = (*listeners, stack.enter_context(tracking(track, out or Path("runs"), settings, about)))
         history = list(folder.history) if folder else []
+        if follower:
+            listeners = (*listeners, stack.enter_context(following(follower, settings, about, history)))
         if folder and folder.checkpoint:
             standing = _taken_up(folder.checkpoint, parts.trainer.device)
         for entry, reached in rounds(parts, standing):

@@ -1,7 +1,7 @@
 """The figures of a run, to MLflow or to TensorBoard as well.
 
-A tracker may be told of a round more than once: what it has already is left alone. So a run that is taken up again tells
-its whole history, and neither doubles a step nor leaves out one that a crash kept from being written.
+A tracker may be told of a round more than once: what it has already is left alone. So a run that is taken up again
+tells its whole history, and neither doubles a step nor leaves out one that a crash kept from being written.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import json
 import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -38,6 +39,25 @@ def tracker(name: str, folder: Path) -> Tracker:
     if name not in TRACKERS:
         raise unknown("tracker", name, TRACKERS)
     return TRACKERS[name](folder)
+
+
+@contextmanager
+def following(
+    tracker: Tracker, settings: Mapping[str, Any], about: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
+) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """A tracker as a listener of the rounds to come, told of those that were; closed with how it ended."""
+    tracker.start(settings, about)
+    status: Status = "failed"
+    try:
+        for record in history:
+            tracker.log(record)
+        yield tracker.log
+        status = "finished"
+    except KeyboardInterrupt:
+        status = "interrupted"
+        raise
+    finally:
+        tracker.close(status)
 
 
 def figures(record: Mapping[str, Any], totals: Mapping[str, int]) -> dict[str, float]:
