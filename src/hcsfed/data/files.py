@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,7 @@ def read(published: Published, member: str) -> bytes:
     path = places[member]
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot read {path}: {error}; delete it to have it fetched again") from error
     if not matches(raw, published.contents[member]):
         raise DataError(f"{path} is not the published file (its checksum differs); delete it to have it fetched again")

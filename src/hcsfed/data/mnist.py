@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,8 @@ def parse_idx(raw: bytes) -> NDArray[Any]:
     """An array of bytes in LeCun's idx format: two zeros, the type, how many axes, their lengths, the values."""
     if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
         raise DataError("idx file must start with the bytes 0, 0, 8 (unsigned bytes), it doesn't")
-    axes = raw[3]
-    lengths = np.frombuffer(raw, ">u4", count=axes, offset=4)
-    return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(tuple(int(n) for n in lengths))
+    start = 4 + 4 * raw[3]
+    shape = tuple(int.from_bytes(raw[i : i + 4], "big") for i in range(4, start, 4))
+    if len(raw) != start + math.prod(shape):
+        raise DataError(f"idx file of shape {list(shape)} must have {start + math.prod(shape)} bytes, got {len(raw)}")
+    return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)

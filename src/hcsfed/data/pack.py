@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -52,6 +53,10 @@ def pack(
     starts = _check_offsets(name, np.asarray(offsets), len(x) if rows is None else len(rows))
     if rows is not None and len(rows) and not (rows.dtype.kind in "iu" and rows.min() >= 0 and rows.max() < len(x)):
         raise DataError(f"index of {name} must hold row numbers in [0, {len(x) - 1}], got {_span(rows)}")
+    if not (math.isfinite(scale) and math.isfinite(shift)):
+        raise DataError(f"scale and shift of {name} must be finite numbers, got {scale} and {shift}")
+    if task == "classification" and (isinstance(classes, bool) or classes < 1):
+        raise DataError(f"classes of {name} must be an int >= 1, got {classes}")
     for which, labels in (("y", y), ("test_y", test_y)):
         _check_labels(f"{which} of {name}", labels, classes, task)
     label_type = np.float32 if task == "regression" else narrow(classes)
@@ -94,8 +99,9 @@ def gather(a: NDArray[Any], index: Ints | None, dtype: DTypeLike, *, overwrite: 
 
 def _converted(a: NDArray[Any], index: Ints, dtype: DTypeLike) -> NDArray[Any]:
     out = np.empty((len(index), *a.shape[1:]), dtype)
-    for part in chunks(out):
-        out[part] = a[index[part]]
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinity, which is refused by row
+        for part in chunks(out):
+            out[part] = a[index[part]]
     return out
 
 
@@ -111,6 +117,8 @@ def _check_shapes(name: str, x: NDArray[Any], y: NDArray[Any], test_x: NDArray[A
         if not a.ndim or not b.ndim or len(a) != len(b):
             got = f"shapes {list(a.shape)} and {list(b.shape)}"
             raise DataError(f"{what}x and {what}y of {name} must have as many rows as each other, got {got}")
+    if not len(test_x):
+        raise DataError(f"test_x of {name} must hold at least one row, got none")
     if x.shape[1:] != test_x.shape[1:] or y.shape[1:] != test_y.shape[1:]:
         raise DataError(
             f"test rows of {name} must have the shape of its training rows, got x {list(test_x.shape[1:])} against "
