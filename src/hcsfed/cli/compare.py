@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -71,6 +72,9 @@ def compare(
         device=device,
         backend=backend,
     )
+    for module in ("torch", "numba", "safetensors", "jinja2"):  # said before the runs, not after them
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(name=module)
     from rich.console import Console
 
     from hcsfed.cli.show import bars, shown
