@@ -11,7 +11,9 @@ from hcsfed.errors import RunFolderError
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some (as compare leaves them).")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run folders, or folders that hold some (as compare leaves them).")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
 ) -> None:
     """Put runs into one HTML file: figures, tables and settings, with nothing outside it.

@@ -1,4 +1,4 @@
-"""Where things stand in a figure: round ticks, a linear scale, and frames for wide and narrow pages."""
+"""Where things stand in a figure: round ticks, scales, and frames for wide and narrow pages."""
 
 from __future__ import annotations
 
@@ -17,17 +17,31 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     return [round(i * step, 12) for i in range(first, last + 1)]
 
 
+def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """1, 2, 5 times powers of ten within [low, high], or the powers alone where that would be more than ``most``."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        inside = [m * 10.0**p for p in powers for m in steps if low <= m * 10.0**p <= high]
+        if len(inside) <= most:
+            return inside
+    return inside
+
+
 @dataclass(frozen=True)
 class Scale:
-    """A straight line from values to places."""
+    """From values to places: a straight line, or one over the logarithm."""
 
     low: float
     high: float
     start: float
     end: float
+    log: bool = False
 
     def __call__(self, value: float) -> float:
-        return self.start + (value - self.low) / ((self.high - self.low) or 1.0) * (self.end - self.start)
+        low, high = self.low, self.high
+        if self.log:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return self.start + (value - low) / ((high - low) or 1.0) * (self.end - self.start)
 
 
 @dataclass(frozen=True)
@@ -41,8 +55,8 @@ class Frame:
     top: int
     bottom: int
 
-    def x(self, low: float, high: float) -> Scale:
-        return Scale(low, high, self.left, self.width - self.right)
+    def x(self, low: float, high: float, *, log: bool = False) -> Scale:
+        return Scale(low, high, self.left, self.width - self.right, log)
 
     def y(self, low: float, high: float) -> Scale:
         return Scale(low, high, self.height - self.bottom, self.top)

@@ -49,7 +49,7 @@ def _is_number(value: object) -> bool:
 
 
 def _path(run: Run, axis: Axis, what: Quality) -> tuple[Floats, Floats]:
-    """x and y of one run at the rounds that were evaluated."""
+    """Where one run stood at the rounds that were evaluated: what it had spent, and how good it was."""
     kept = [i for i, record in enumerate(run.history) if _is_number(record.get(what))]
     spent: list[float]
     if axis == "rounds":

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from hcsfed.report import svg
-from hcsfed.report.axes import NARROW, WIDE, Frame, Scale, ticks
+from hcsfed.report.axes import NARROW, WIDE, Frame, Scale, log_ticks, ticks
 from hcsfed.report.curves import AXES, Axis, Curve, Quality
 from hcsfed.report.words import NBSP, Unit, listing, number, tick
 
 # Labels at the ends of this many lines can still be set apart.
 MOST_LABELS = 10
 LINE_HEIGHT = 15.0
+# Total costs that differ by this factor are drawn on a logarithmic scale.
+FAR_APART = 4.0
 
 
 def curves_figure(
@@ -23,18 +25,27 @@ def curves_figure(
     title = f"{what.capitalize()} on the test set against {AXES[axis][0].lower()}"
     narrow = frame.width < 500
     y_ticks = ticks(*_span(curves, what, target), most=5)
-    x_ticks = ticks(0.0, max((float(c.x[-1]) for _, c in drawn), default=1.0), most=4 if narrow else 8)
-    x = frame.x(0.0, max((float(c.x[-1]) for _, c in drawn), default=1.0))
+    x = _across(frame, [c for _, c in drawn], axis)
     y = frame.y(y_ticks[0], y_ticks[-1])
-    x_ticks = [t for t in x_ticks if t <= x.high]
+    most = 4 if narrow else 8
+    x_ticks = log_ticks(x.low, x.high, most) if x.log else [t for t in ticks(0.0, x.high, most) if t <= x.high]
     body = [_axes(frame, x, y, x_ticks, y_ticks, axis, what)]
+    body += [_series(i, c, x, y) for i, c in drawn]
     if target is not None and what == "accuracy" and y.low <= target <= y.high:
         body.append(_target(frame, y, target))
-    body += [_series(i, c, x, y) for i, c in drawn]
     if not narrow and 1 < len(drawn) <= MOST_LABELS:
         body.append(_end_labels(frame, drawn, x, y))
     body.append(svg.tag("g", class_="cursor"))
-    edges = (frame.left, frame.width - frame.right, frame.top, frame.height - frame.bottom, x.low, x.high, y.low, y.high)
+    edges = (
+        frame.left,
+        frame.width - frame.right,
+        frame.top,
+        frame.height - frame.bottom,
+        x.low,
+        x.high,
+        y.low,
+        y.high,
+    )
     return svg.figure(
         frame,
         name,
@@ -44,8 +55,22 @@ def curves_figure(
         class_=f"figure curves {'narrow' if narrow else 'wide'}",
         tabindex=0,
         data_axis=axis,
+        data_scale="log" if x.log else "linear",
         data_frame=" ".join(f"{e:g}" for e in edges),
     )
+
+
+def far_apart(drawn: Sequence[Curve], axis: Axis) -> bool:
+    """Whether costs are to be compared by factors: on a straight scale the dearest would push the rest aside."""
+    ends = [float(c.x[-1]) for c in drawn]
+    return axis != "rounds" and len(ends) > 1 and max(ends) >= FAR_APART * min(ends) > 0
+
+
+def _across(frame: Frame, drawn: Sequence[Curve], axis: Axis) -> Scale:
+    most = max((float(c.x[-1]) for c in drawn), default=1.0)
+    if far_apart(drawn, axis):
+        return frame.x(min(float(c.x[c.x > 0][0]) for c in drawn), most, log=True)
+    return frame.x(0.0, most)
 
 
 def both_widths(curves: Sequence[Curve | None], axis: Axis, what: Quality, target: float | None, name: str) -> str:
@@ -98,7 +123,11 @@ def _axes(
         lines.append(svg.text(label, x(t), bottom + 18, text_anchor="middle", class_="tick"))
     lines.append(svg.tag("line", x1=frame.left, x2=right, y1=bottom, y2=bottom, class_="axis"))
     lines.append(svg.text(f"Test {what}", 0, 12, class_="label"))
-    lines.append(svg.text(AXES[axis][0], right, frame.height - 4, text_anchor="end", class_="label"))
+    lines.append(
+        svg.text(
+            AXES[axis][0] + (", log scale" if x.log else ""), right, frame.height - 4, text_anchor="end", class_="label"
+        )
+    )
     return svg.tag("g", *lines, class_="axes", aria_hidden="true")
 
 

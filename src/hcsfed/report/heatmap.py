@@ -10,7 +10,7 @@ import numpy as np
 
 from hcsfed.report import svg
 from hcsfed.report.axes import Frame
-from hcsfed.report.words import count, number
+from hcsfed.report.words import count, number, tick
 from hcsfed.types import Floats, Ints
 
 # More columns than this are narrower than a pixel on a phone; beyond it neighbours share a column.
@@ -39,9 +39,7 @@ def columns(class_counts: Any, most: int = MOST_COLUMNS) -> Columns:
     shares = np.divide(counts, rows[:, None], out=np.zeros_like(counts), where=rows[:, None] > 0)
     order = np.lexsort((-shares.max(1), shares.argmax(1)))
     members = np.array_split(order, min(most, len(order)))
-    return Columns(
-        np.array([shares[m].mean(0) for m in members]), np.array([rows[m].mean() for m in members]), members
-    )
+    return Columns(np.array([shares[m].mean(0) for m in members]), np.array([rows[m].mean() for m in members]), members)
 
 
 def classes_figure(drawn: Columns, name: str, *, narrow: bool = False) -> str:
@@ -55,7 +53,7 @@ def classes_figure(drawn: Columns, name: str, *, narrow: bool = False) -> str:
     bottom = ground + classes * cell
     highest = float(drawn.rows.max(initial=0.0)) or 1.0
     body = [
-        svg.text(f"Rows per client, at most {number(highest, 'steps')}", frame.left, 14, class_="label"),
+        svg.text(f"Rows per client, at most {tick(highest, 'steps')}", frame.left, 14, class_="label"),
         svg.tag("path", d=_skyline(drawn.rows / highest, frame, width), class_="sky"),
     ]
     body += [

@@ -11,11 +11,16 @@ from hcsfed.report.figures import curves_figure
 from hcsfed.report.summary import estimate, group_runs, measures
 
 FRAME = Frame(640, 260, left=44, right=16, top=28, bottom=40)
-# JupyterLab's own ink where it is defined, else the ink of whatever the cell stands in; the blue reads on white and black.
+# JupyterLab's own ink where it is defined, else that of whatever the cell stands in; the blue reads on white and black.
 _STYLE = """
-.hcsfed-run { font: 13px/1.5 var(--jp-ui-font-family, system-ui, sans-serif); color: var(--jp-content-font-color1, inherit); max-width: 660px; }
-.hcsfed-run table { border-collapse: collapse; margin: 4px 0 10px; font-variant-numeric: tabular-nums; background: none; }
-.hcsfed-run th, .hcsfed-run td { text-align: left; padding: 2px 22px 2px 0; border: 0; background: none; color: inherit; }
+.hcsfed-run {
+  font: 13px/1.5 var(--jp-ui-font-family, system-ui, sans-serif);
+  color: var(--jp-content-font-color1, inherit);
+  max-width: 660px;
+}
+.hcsfed-run table { border-collapse: collapse; margin: 4px 0 10px; font-variant-numeric: tabular-nums; }
+.hcsfed-run :is(table, tr, th, td) { border: 0; background: none; color: inherit; }
+.hcsfed-run :is(th, td) { text-align: left; padding: 2px 22px 2px 0; }
 .hcsfed-run th { font-weight: 400; opacity: .75; }
 .hcsfed-run svg { display: block; max-width: 100%; height: auto; overflow: visible; }
 .hcsfed-run text { fill: currentColor; font-size: 11.5px; opacity: .8; }
@@ -48,5 +53,3 @@ def _figure(run: Run) -> str:
     drawn = curve(group, "rounds", what)
     # Two runs in one notebook must not share an id: it is the address of the run in memory.
     return "" if drawn is None else curves_figure([drawn], "rounds", what, group.target, FRAME, f"hcsfed-{id(run):x}")
-
-

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup, escape
+
 from hcsfed import __version__
 from hcsfed.record import Run
 from hcsfed.report import svg
 from hcsfed.report.curves import AXES, curve, quality
-from hcsfed.report.figures import both_widths, readings
+from hcsfed.report.figures import both_widths, far_apart, readings
 from hcsfed.report.heatmap import MOST_COLUMNS, class_counts_of, classes_figure, columns
-from hcsfed.report.panels import MOST_BARS, picks, picks_figure, stage_seconds, weighing
+from hcsfed.report.panels import MOST_BARS, common_top, picks, picks_figure, stage_seconds, weighing
 from hcsfed.report.story import findings, headline
 from hcsfed.report.summary import Group, interval_note, summarise
 from hcsfed.report.whisker import whisker
-from hcsfed.report.words import count, listing, number, plain
+from hcsfed.report.words import count, listing, number, plain, setting
 from hcsfed.select import SELECTORS
 
 STAGES = ("hear", "select", "train", "aggregate", "evaluate")
@@ -41,7 +44,6 @@ def write_page(runs: Sequence[Run], out: Path) -> Path:
 def page(runs: Sequence[Run]) -> str:
     """The report of these runs as HTML."""
     from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
 
     here = files("hcsfed.report") / "page"
     summary = summarise(runs)
@@ -51,12 +53,11 @@ def page(runs: Sequence[Run]) -> str:
     target = targets.pop() if len(targets) == 1 else None
     drawn = {axis: [curve(group, axis, what) for group in groups] for axis in AXES}
     counted = [picks(group) for group in groups]
-    top = max((float(p.times.max(initial=0)) for p in counted), default=1.0)
     context: dict[str, Any] = {
         "css": Markup((here / "page.css").read_text("utf-8").replace("/* series */", _series_css())),
         "js": Markup((here / "page.js").read_text("utf-8")),
         "title": headline(groups),
-        "findings": findings(summary),
+        "findings": [_names(sentence) for sentence in findings(summary)],
         "facts": _facts(groups),
         "summary": summary,
         "note": interval_note(summary.kinds),
@@ -67,11 +68,12 @@ def page(runs: Sequence[Run]) -> str:
         "axes": {axis: words for axis, (words, _) in AXES.items()},
         "curves": {a: Markup(both_widths(drawn[a], a, what, target, f"curves-{a}")) for a in AXES},
         "keys": [(g.label, svg.style(i)[0], Markup(svg.swatch(i))) for i, g in enumerate(groups)],
+        "far": any(far_apart([c for c in drawn[a] if c is not None], a) for a in AXES),
         "cut": [g.label for g, c in zip(groups, drawn["rounds"], strict=True) if c is not None and c.cut],
         "bands": _bands(groups),
         "data": Markup(_json({"what": what, "curves": {a: readings(c) for a, c in drawn.items()}})),
         "picks": [
-            (g.label, p, Markup(picks_figure(p, i, g.label, top, f"picks-{i}")))
+            (g.label, p, Markup(picks_figure(p, i, g.label, common_top(p, counted), f"picks-{i}")))
             for i, (g, p) in enumerate(zip(groups, counted, strict=True))
         ],
         "many_clients": any(len(p.times) > MOST_BARS for p in counted),
@@ -92,6 +94,16 @@ def page(runs: Sequence[Run]) -> str:
 def _json(value: Any) -> str:
     """JSON that can stand inside a script element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _names(sentence: str) -> Markup:
+    """Names in backticks → bold."""
+    return Markup(re.sub(r"`(.+?)`", r"<b>\1</b>", str(escape(sentence))))
+
+
+def _subscripts(sentence: str) -> Markup:
+    """ω_k and Σ_{k∈S} as they would be set."""
+    return Markup(re.sub(r"_(?:\{(.+?)\}|(\w)\b)", r"<sub>\1\2</sub>", str(escape(sentence))))
 
 
 def _series_css() -> str:
@@ -128,14 +140,14 @@ def _facts(groups: Sequence[Group]) -> list[tuple[str, str]]:
     return told
 
 
-def _meanings(groups: Sequence[Group]) -> list[tuple[str, str]]:
+def _meanings(groups: Sequence[Group]) -> list[tuple[str, Markup]]:
     """What each selector in the report does, from its own docstring."""
     told = {}
     for group in groups:
         name = group.settings.get("selector.name")
         if isinstance(name, str) and name in SELECTORS:
             paragraph = (inspect.getdoc(SELECTORS[name]) or "").split("\n\n")[0]
-            told[name] = " ".join(paragraph.replace("``", "").split())
+            told[name] = _subscripts(" ".join(re.sub(r":\w+:|`", "", paragraph).split()))
     return list(told.items())
 
 
@@ -144,8 +156,10 @@ def _partitions(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
     seen: dict[str, Run] = {}
     for group in groups:
         federation = group.runs[0].about.get("federation", {})
-        names = [f"{k.split('.', 1)[1]} {plain(v)}" for k, v in group.settings.items() if k.startswith("partition.")]
-        seen.setdefault(", ".join([str(federation.get("name", "")), *names]).replace("name ", ""), group.runs[0])
+        options = {k: v for k, v in group.settings.items() if k.startswith("partition.")}
+        name = str(options.pop("partition.name", ""))
+        words = [str(federation.get("name", "")), name, *(setting(k, v) for k, v in options.items())]
+        seen.setdefault(" · ".join(w for w in words if w), group.runs[0])
     told = []
     for i, (title, run) in enumerate(list(seen.items())[:MOST_PARTITIONS]):
         counts = class_counts_of(run.about)
@@ -166,7 +180,8 @@ def _no_classes(run: Run) -> str:
     federation = run.about.get("federation", {})
     if federation.get("task") == "regression" or not federation.get("classes"):
         return "This federation has no classes."
-    return f"The classes of {count(int(federation.get('clients', 0)), 'client')} are too many to be kept in a run's folder."
+    clients = count(int(federation.get("clients", 0)), "client")
+    return f"The classes of {clients} are too many to be kept in a run’s folder."
 
 
 def _stages(groups: Sequence[Group]) -> dict[str, Any]:
@@ -178,7 +193,9 @@ def _stages(groups: Sequence[Group]) -> dict[str, Any]:
         (g.label, [(n, s.get(n, 0.0), 100 * s.get(n, 0.0) / longest) for n in names], sum(s.values()))
         for g, s in zip(groups, spent, strict=True)
     ]
-    return {"names": names, "rows": rows}
+    # A stage has its colour, whichever others there are.
+    colours = {n: STAGES.index(n) if n in STAGES else len(STAGES) for n in names}
+    return {"names": names, "rows": rows, "colours": colours}
 
 
 def _settings(groups: Sequence[Group]) -> dict[str, Any]:
@@ -213,5 +230,5 @@ def _run_line(group: Group, run: Run, what: str) -> dict[str, Any]:
         "reached": None if group.target is None else run.rounds_to(group.target),
         "last": "–" if last is None else number(last, "share" if what == "accuracy" else "loss"),
         "upload": number(run.upload_bytes, "bytes"),
-        "started": str(run.about.get("started", "")),
+        "started": str(run.about.get("started", ""))[:16].replace("T", " "),
     }

@@ -16,7 +16,8 @@ from hcsfed.types import Floats
 
 # Up to here every client has a bar of its own, and can be pointed at.
 MOST_BARS = 200
-PANEL = Frame(340, 190, left=34, right=6, top=24, bottom=34)
+PANEL = Frame(280, 164, left=30, right=4, top=26, bottom=26)
+HISTOGRAM = Frame(280, 178, left=30, right=4, top=26, bottom=40)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +51,13 @@ def _clients(about: Mapping[str, object], history: Sequence[Mapping[str, Sequenc
     return max(int(told), 1 + max((max(record["ids"], default=-1) for record in history), default=-1))
 
 
+def common_top(picked: Picks, others: Sequence[Picks]) -> float:
+    """The highest count among those with the same even share, so that their panels compare."""
+    return max(float(p.times.max(initial=0)) for p in others if abs(p.even - picked.even) < 1e-6)
+
+
 def picks_figure(picked: Picks, index: int, label: str, top: float, name: str) -> str:
-    """Sorted bars, or for many clients a histogram. ``top`` is the highest count of all panels, so they compare."""
+    """Sorted bars up to the count ``top``, or for many clients a histogram."""
     many = len(picked.times) > MOST_BARS
     body = _histogram(picked) if many else _bars(picked, top)
     words = (
@@ -59,7 +65,8 @@ def picks_figure(picked: Picks, index: int, label: str, top: float, name: str) -
         f"an even share would be {number(picked.even, 'rounds')}; {count(picked.never, 'client')} never."
     )
     colour, _ = svg.style(index)
-    return svg.figure(PANEL, name, f"Picks by {label}", words, body, class_=f"figure panel s{colour}")
+    frame = HISTOGRAM if many else PANEL
+    return svg.figure(frame, name, f"Picks by {label}", words, body, class_=f"figure panel s{colour}")
 
 
 def _bars(picked: Picks, top: float) -> list[str]:
@@ -68,7 +75,7 @@ def _bars(picked: Picks, top: float) -> list[str]:
     y = PANEL.y(0, marks[-1])
     left, right = PANEL.left, PANEL.width - PANEL.right
     step = (right - left) / max(len(order), 1)
-    width = step - (1 if step > 3 else 0)
+    width = step - (1 if step > 5 else 0)
     bars = []
     for place, client in enumerate(order):
         times = float(picked.times[client])
@@ -94,15 +101,16 @@ def _bars(picked: Picks, top: float) -> list[str]:
 
 
 def _histogram(picked: Picks) -> list[str]:
-    edges = np.histogram_bin_edges(picked.times, bins=_bins(picked.times))
-    held, edges = np.histogram(picked.times, edges)
+    frame = HISTOGRAM
+    edges = _edges(picked.times)
+    held, _ = np.histogram(picked.times, edges)
     marks = ticks(0, max(float(held.max()), 1.0), most=3)
-    y, x = PANEL.y(0, marks[-1]), PANEL.x(float(edges[0]), float(edges[-1]))
-    bottom, right = PANEL.height - PANEL.bottom, PANEL.width - PANEL.right
+    y, x = frame.y(0, marks[-1]), frame.x(float(edges[0]), float(edges[-1]))
+    bottom, right = frame.height - frame.bottom, frame.width - frame.right
     bars = [
         svg.tag(
             "rect",
-            svg.tag("title", f"{number(a, 'rounds')} to {number(b, 'rounds')} times: {count(int(n), 'client')}"),
+            svg.tag("title", f"{_between(float(a), float(b))}: {count(int(n), 'client')}"),
             x=x(float(a)),
             y=y(float(n)),
             width=max(x(float(b)) - x(float(a)) - 1, 0.5),
@@ -111,21 +119,28 @@ def _histogram(picked: Picks) -> list[str]:
         for n, a, b in zip(held, edges[:-1], edges[1:], strict=True)
     ]
     grid = [_tick_line(y(t), tick(t, "steps")) for t in marks]
-    below = [t for t in ticks(x.low, x.high, most=5) if x.low <= t <= x.high]
-    names = [svg.text(number(t, "rounds"), x(t), bottom + 14, text_anchor="middle", class_="tick") for t in below]
+    below = [t for t in ticks(x.low, x.high, most=5) if x.low <= t <= x.high and t == round(t)]
+    names = [svg.text(number(t, "rounds"), x(t), bottom + 15, text_anchor="middle", class_="tick") for t in below]
     return [
         *grid,
         svg.tag("g", *bars, class_="bars"),
         *names,
-        svg.tag("line", x1=x(picked.even), x2=x(picked.even), y1=PANEL.top, y2=bottom, class_="target"),
+        svg.tag("line", x1=x(picked.even), x2=x(picked.even), y1=frame.top, y2=bottom, class_="target"),
         svg.text("Clients", 0, 12, class_="label"),
-        svg.text("Times picked", right, PANEL.height - 4, text_anchor="end", class_="label"),
+        svg.text("Times picked", right, frame.height - 6, text_anchor="end", class_="label"),
     ]
 
 
-def _bins(times: Floats) -> int:
-    """One bin per count while there are few counts."""
-    return int(np.clip(times.max(initial=0) - times.min(initial=0) + 1, 5, 24))
+def _edges(times: Floats, most: int = 24) -> Floats:
+    """A bin for each whole number, or for each few of them."""
+    high = int(np.ceil(times.max(initial=0)))
+    wide = -(-(high + 1) // most)
+    return np.arange(0, high + wide + 1, wide) - 0.5
+
+
+def _between(low: float, high: float) -> str:
+    first, last = number(low + 0.5, "rounds"), number(high - 0.5, "rounds")
+    return f"about {first} times" if first == last else f"about {first} to {last} times"
 
 
 def _tick_line(place: float, words: str) -> str:
@@ -150,7 +165,7 @@ def stage_seconds(group: Group) -> dict[str, float]:
 class Weighing:
     """How the answers were weighed: means over all rounds of all runs.
 
-    ``total`` is Σ_i weights_i with its standard deviation ``wobble``; ``largest`` the largest single weight of any round;
+    ``total`` is Σ_i weights_i with its standard deviation ``wobble``; ``largest`` the largest weight of any round;
     ``effective`` is (Σw)² / Σw², the number of equally weighed answers that would be as good (Kish 1965).
     """
 

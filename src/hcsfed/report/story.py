@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hcsfed.report.summary import Group, Summary
-from hcsfed.report.words import count, listing, number
+from hcsfed.report.summary import Group, Measure, Row, Summary
+from hcsfed.report.words import NBSP, count, listing
 
 
 def headline(groups: Sequence[Group]) -> str:
@@ -23,37 +23,56 @@ def headline(groups: Sequence[Group]) -> str:
 
 
 def findings(summary: Summary) -> list[str]:
-    """What the table says, the main thing first. Only what the intervals carry is said without a reservation."""
+    """What the table says, the main thing first; names stand in backticks.
+
+    Where intervals meet, it says that these seeds don't tell the groups apart.
+    """
     measure = summary.measures[0]
     reached = [row for row in summary.rows if row.estimates[measure.key].kind in ("t", "range", "single")]
     missed = [row for row in summary.rows if row.estimates[measure.key].kind == "missed"]
+    if measure.spent is None:
+        return []
     told = []
-    if measure.spent is not None and reached:
-        best = next((row for row in reached if measure.key in row.best), reached[0])
-        e = best.estimates[measure.key]
-        spread = f" ({e.interval(measure.unit)})" if e.interval(measure.unit) else ""
-        goal = f"{100 * (best.group.target or 0):g} %"
-        words = f"{best.group.label} reached {goal} first, after {number(e.mean, 'rounds')} rounds{spread}"
-        rest = [row for row in reached if row is not best]
-        if rest:
-            slowest = max(rest, key=lambda row: row.estimates[measure.key].mean)
-            factor = slowest.estimates[measure.key].mean / e.mean
-            if math.isfinite(factor) and factor >= 1.05:
-                after = number(slowest.estimates[measure.key].mean, "rounds")
-                words += f"; {slowest.group.label} took {after}, {factor:.1f} times as many"
-        elif not missed:
-            words = f"{best.group.label} reached {goal} after {number(e.mean, 'rounds')} rounds{spread}"
-        told.append(words + ".")
-        near = [row.group.label for row in summary.rows if measure.key in row.near]
+    if reached:
+        told.append(_first(reached, measure, alone=len(summary.rows) == 1))
+        near = [f"`{row.group.label}`" for row in summary.rows if measure.key in row.near]
         if near:
-            told.append(f"The interval of {listing(near)} meets that of the best: these seeds don't tell them apart.")
+            told.append(f"By rounds, these seeds don’t tell it apart from {listing(near)}: the intervals meet.")
     if missed:
-        cases = [f"{r.group.label} in {r.estimates[measure.key].missed} of {r.estimates[measure.key].n}" for r in missed]
-        told.append(f"The target was missed by {listing(cases)} {'runs' if len(cases) > 1 else 'run(s)'}.")
-    upload = next((m for m in summary.measures if m.key == "upload"), None)
-    if upload is not None and told and reached and len(reached) > 1:
-        cheapest = next((row for row in summary.rows if upload.key in row.best), None)
-        if cheapest is not None:
-            spent = number(cheapest.estimates[upload.key].mean, "bytes")
-            told.append(f"The least upload on the way was {spent}, by {cheapest.group.label}.")
+        cases = [
+            f"`{r.group.label}` ({r.estimates[measure.key].missed} of {r.estimates[measure.key].n})" for r in missed
+        ]
+        told.append(f"Runs that missed the target: {listing(cases)}.")
+    if len(reached) > 1 and (cheapest := _least(summary)):
+        told.append(cheapest)
     return told
+
+
+def _first(reached: Sequence[Row], measure: Measure, *, alone: bool) -> str:
+    e = min((row.estimates[measure.key] for row in reached), key=lambda e: e.mean)
+    best = [row for row in reached if row.estimates[measure.key].mean == e.mean]
+    goal = f"{100 * (best[0].group.target or 0):g}{NBSP}%"
+    spread = f" ({e.interval(measure.unit)})" if e.interval(measure.unit) else ""
+    who = listing([f"`{row.group.label}`" for row in best])
+    words = f"{who} reached {goal}{'' if alone else ' first,'} after {e.text('rounds')} rounds{spread}"
+    last = max(reached, key=lambda row: row.estimates[measure.key].mean)
+    factor = last.estimates[measure.key].mean / e.mean
+    if factor >= 1.05:
+        words += f"; `{last.group.label}` took {last.estimates[measure.key].text('rounds')}, {factor:.1f} times as many"
+    return words + "."
+
+
+def _least(summary: Summary) -> str:
+    """Who spent least on the way, against who was first by rounds, where that is another one."""
+    first = summary.rows[0]
+    savings: dict[str, list[str]] = {}
+    for key, thing in (("upload", "least upload"), ("steps", "fewest local steps")):
+        measure = next(m for m in summary.measures if m.key == key)
+        least = next((row for row in summary.rows if key in row.best), first)
+        ratio = first.estimates[key].mean / least.estimates[key].mean
+        if least is not first and math.isfinite(ratio) and ratio >= 1.05:
+            mine, its = least.estimates[key].text(measure.unit), first.estimates[key].text(measure.unit)
+            savings.setdefault(least.group.label, []).append(f"the {thing}, {mine} against {its}")
+    return " ".join(
+        f"`{label}` got there with {listing(things)} of `{first.group.label}`." for label, things in savings.items()
+    )

@@ -15,7 +15,7 @@ from scipy import stats
 
 from hcsfed.errors import SettingError
 from hcsfed.record import Run
-from hcsfed.report.words import NBSP, Unit, number, setting
+from hcsfed.report.words import NBSP, SPACES, Unit, number, setting
 
 CONFIDENCE = 0.95
 # Where a run is written, watched or computed does not make it another experiment.
@@ -53,9 +53,10 @@ class Group:
 class Estimate:
     """One measure over the runs of a group.
 
-    ``kind`` says what low and high are: ``t`` a 95 % t-interval of the mean (three or more runs), ``range`` the smallest
-    and the largest (two runs), ``single`` nothing (one run), ``missed`` nothing, because some runs never got there: a
-    mean of the others alone would flatter, so there is none, only ``beyond``, the least that a run spent in vain.
+    ``kind`` says what low and high are: ``t`` a 95 % t-interval of the mean (three or more runs), ``range`` the
+    smallest and the largest (two runs), ``single`` nothing (one run), ``missed`` nothing, because some runs never got
+    there: a mean of the others alone would flatter, so there is none, only ``beyond``, the least that a run spent in
+    vain; ``none`` that the measure does not apply.
     """
 
     n: int
@@ -72,11 +73,21 @@ class Estimate:
             return "–"
         if self.kind == "missed":
             return f">{NBSP}{number(self.beyond, unit)} ({self.missed} of {self.n} missed)"
-        return number(self.mean, unit)
+        return self._number(self.mean, unit)
 
     def interval(self, unit: Unit) -> str:
-        """``12.1–13.9``, empty where there is none."""
-        return f"{number(self.low, unit)}–{number(self.high, unit)}" if self.kind in ("t", "range") else ""
+        """``12.1–13.9 MB``, empty where there is none."""
+        if self.kind not in ("t", "range"):
+            return ""
+        low, high = self._number(self.low, unit), self._number(self.high, unit)
+        for space in SPACES:
+            if space in low and low.rpartition(space)[2] == high.rpartition(space)[2]:
+                low = low.rpartition(space)[0]
+        return f"{low}–{high}"
+
+    def _number(self, value: float, unit: Unit) -> str:
+        # A mean of 14 rounds over three seeds is 14.0; of one it is 14.
+        return f"{value:.1f}" if unit == "rounds" and self.n > 1 else number(value, unit)
 
 
 @dataclass(frozen=True)
@@ -124,11 +135,11 @@ IN_ALL = (
     Measure("upload-total", "Upload", "bytes", "low", lambda run, _: run.upload_bytes),
     Measure("steps-total", "Local steps", "steps", "low", lambda run, _: run.local_steps),
 )
-AT_THE_END = (
+QUALITY = (
     Measure("accuracy", "Final accuracy", "share", "high", lambda run, _: run.final_accuracy),
     Measure("loss", "Final loss", "loss", "low", lambda run, _: run.final_loss),
-    Measure("seconds", "Time", "seconds", "low", lambda run, _: run.seconds),
 )
+TIME = Measure("seconds", "Time", "seconds", "low", lambda run, _: run.seconds)
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -218,15 +229,19 @@ def interval(values: np.ndarray[Any, Any]) -> tuple[Any, Any, Literal["t", "rang
 
 
 def measures(groups: Sequence[Group]) -> list[Measure]:
-    """What can be said of these groups: the way to the target if there is one, then the end."""
-    way = TO_TARGET if any(group.target is not None for group in groups) else IN_ALL
-    return [m for m in (*way, *AT_THE_END) if any(estimate(group, m).kind != "none" for group in groups)]
+    """What can be said of these groups: the way to the target and then the end, or without a target the end first."""
+    aimed = any(group.target is not None for group in groups)
+    every = (*TO_TARGET, *QUALITY, TIME) if aimed else (*QUALITY, *IN_ALL, TIME)
+    return [m for m in every if any(estimate(group, m).kind != "none" for group in groups)]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A group's line in the table. ``best`` holds the measures in which its mean is the best of all groups, ``near``
-    those in which its interval meets that of the best."""
+    """A group's line in the table.
+
+    ``best`` holds the measures in which its mean is the best of all groups, ``near`` those in which its interval meets
+    that of the best.
+    """
 
     group: Group
     estimates: Mapping[str, Estimate]
@@ -269,9 +284,7 @@ def summarise(runs: Iterable[Run]) -> Summary:
                 best[i].add(m.key)
             elif line[m.key].low <= leader.high and line[m.key].high >= leader.low:
                 near[i].add(m.key)
-    rows = [
-        Row(g, line, frozenset(b), frozenset(n)) for g, line, b, n in zip(groups, table, best, near, strict=True)
-    ]
+    rows = [Row(g, line, frozenset(b), frozenset(n)) for g, line, b, n in zip(groups, table, best, near, strict=True)]
     return Summary(columns, sorted(rows, key=lambda row: _rank(row, columns)))
 
 

@@ -10,6 +10,7 @@ Unit = Literal["rounds", "bytes", "steps", "share", "loss", "seconds"]
 
 NBSP = "\u00a0"
 _THIN = "\u202f"
+SPACES = (NBSP, _THIN)
 _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
 _COUNTS = ("", "k", "M", "G", "T")
 
@@ -76,7 +77,7 @@ def setting(key: str, value: Any) -> str:
     text = plain(value)
     if parts[-1] == "name" or key in ("data", "model", "selector", "algorithm"):
         return text
-    return f"{parts[-1].replace('_', ' ')} {text}"
+    return f"{parts[-1].replace('_', ' ')}{NBSP}{text}"
 
 
 def plain(value: Any) -> str:

@@ -64,10 +64,22 @@
     for (const key of keys) key.querySelector("output").textContent = "";
   };
 
+  // Where a figure's axes lie, and the way from a value of x to its place and back.
+  const axes = (svg) => {
+    const [left, right, top, bottom, x0, x1, y0, y1] = svg.dataset.frame.split(" ").map(Number);
+    const [there, back] = svg.dataset.scale === "log" ? [Math.log, Math.exp] : [(v) => v, (v) => v];
+    const [start, end] = [there(x0), there(x1)];
+    return {
+      top, bottom, y0, y1,
+      place: (x) => left + ((there(x) - start) / (end - start)) * (right - left),
+      value: (place) => back(start + ((place - left) / (right - left)) * (end - start)),
+    };
+  };
+
   const show = (svg, x) => {
     const axis = svg.dataset.axis;
-    const [left, right, top, bottom, x0, x1, y0, y1] = svg.dataset.frame.split(" ").map(Number);
-    const across = left + ((x - x0) / (x1 - x0)) * (right - left);
+    const { top, bottom, y0, y1, place: along } = axes(svg);
+    const across = along(x);
     const parts = [element(svg, "line", { x1: across, x2: across, y1: top, y2: bottom })];
     data.curves[axis].forEach((curve, i) => {
       const output = keys[i].querySelector("output");
@@ -93,11 +105,10 @@
 
   for (const svg of document.querySelectorAll("svg.curves")) {
     const follow = (event) => {
-      const [left, right, , , x0, x1] = svg.dataset.frame.split(" ").map(Number);
       const box = svg.getBoundingClientRect();
       const inside = ((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width;
       const places = stops(svg.dataset.axis);
-      if (places.length) show(svg, nearest(places, x0 + ((inside - left) / (right - left)) * (x1 - x0)));
+      if (places.length) show(svg, nearest(places, axes(svg).value(inside)));
     };
     svg.addEventListener("pointermove", follow);
     svg.addEventListener("pointerdown", follow);
