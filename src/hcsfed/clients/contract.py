@@ -30,10 +30,16 @@ class Updates:
 
 
 class Trainer(Protocol):
-    """Clients that can be asked to train. A parameter vector is float32, trainable entries first, then float buffers."""
+    """Clients that can be asked to train.
+
+    A parameter vector is float32, trainable entries first, then float buffers. ``engine`` names the way of training.
+    """
 
     dimension: int
     device: torch.device
+
+    @property
+    def engine(self) -> str: ...
 
     def initial(self) -> torch.Tensor:
         """The seeded parameters of round 0."""
@@ -50,7 +56,8 @@ class Trainer(Protocol):
     ) -> Iterator[Updates]:
         """Train these clients, a chunk at a time, in the order of ``ids``.
 
-        ``steps`` overrides the number of steps per client; ``correction`` (one row per client) is added to every gradient.
+        ``steps`` overrides the number of steps per client; ``correction`` (one row per client) is added to every
+        gradient.
         """
         ...
 
