@@ -54,6 +54,9 @@ def from_arrays(
     task = task or ("regression" if y.dtype.kind == "f" else "classification")
     if task not in ("classification", "regression"):
         raise bad("task", name, "classification or regression", task)
+    if task == "classification" and y.dtype.kind not in "iu":
+        remedy = "np.unique(y, return_inverse=True)[1] numbers any labels"
+        raise DataError(f"y of {name} must be ints from 0 on, or floats for regression, got {y.dtype}; {remedy}")
     if task == "regression" and y.ndim == 1:
         y = y[:, None]
     offsets = None
@@ -70,7 +73,7 @@ def from_arrays(
     if task == "regression" and test_y.ndim == 1:
         test_y = test_y[:, None]
     if task == "classification" and classes is None:
-        classes = 1 + max(int(a.max(initial=0)) for a in (y, test_y)) if y.dtype.kind in "iu" else 0
+        classes = 1 + max(int(a.max(initial=0)) for a in (y, test_y))
     if scale is None:
         scale = 1 / 255 if x.dtype == np.uint8 and y.ndim == 1 else 1.0
     return Source(name, x, y, test_x, test_y, classes or 0, task, scale, shift, offsets, owned=copied)
