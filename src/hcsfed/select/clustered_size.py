@@ -13,7 +13,7 @@ import numpy as np
 
 from hcsfed.select.contract import Claims
 from hcsfed.select.urns import Pieces, draw, whole_sizes
-from hcsfed.types import Selection, View
+from hcsfed.types import Ints, Selection, View
 
 
 @dataclass(frozen=True)
@@ -33,5 +33,10 @@ class ClusteredSize:
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         sizes = whole_sizes(view, size)
-        order = np.lexsort((rng.random(view.clients), -sizes))
-        return draw(Pieces(order, size * sizes[order]), size, int(sizes.sum()), view.clients, rng)
+        return draw(by_size(sizes, size, rng), size, int(sizes.sum()), view.clients, rng)
+
+
+def by_size(sizes: Ints, m: int, rng: np.random.Generator) -> Pieces:
+    """The clients' m·n_k tokens, largest first."""
+    order = np.lexsort((rng.random(len(sizes)), -sizes))
+    return Pieces(order, m * sizes[order])

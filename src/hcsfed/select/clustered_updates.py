@@ -46,16 +46,23 @@ class ClusteredUpdates:
         if view.features is None:
             raise bad("view", self.name, "given with features", None)
         order = rng.permutation(view.clients)
-        sizes = whole_sizes(view, size)[order]
-        total = int(sizes.sum())
-        whole, rest = np.divmod(size * sizes, total)
-        labels = clusters(ward(condensed(view.features[order], self.distance, self.sketch)), rest, total)
-        filled = fill(labels, rest, total)
-        clients = np.concatenate([np.flatnonzero(whole), filled.clients])
-        tokens = np.concatenate([whole[whole > 0] * total, filled.tokens])
+        sizes = whole_sizes(view, size)
+        tree = ward(condensed(view.features[order], self.distance, self.sketch))
+        pieces, labels = by_likeness(tree, sizes[order], size)
         of_rows = np.empty(view.clients, np.int64)
         of_rows[order] = labels
-        return draw(Pieces(order[clients], tokens), size, total, view.clients, rng, labels=of_rows)
+        pieces = Pieces(order[pieces.clients], pieces.tokens)
+        return draw(pieces, size, int(sizes.sum()), view.clients, rng, labels=of_rows)
+
+
+def by_likeness(tree: Floats, sizes: Ints, m: int) -> tuple[Pieces, Ints]:
+    """The clients' m·n_k tokens in urns of Σn: the whole urns that a client fills alone, then urn after urn by cluster."""
+    total = int(sizes.sum())
+    whole, rest = np.divmod(m * sizes, total)
+    labels = clusters(tree, rest, total)
+    filled = fill(labels, rest, total)
+    clients = np.concatenate([np.flatnonzero(whole), filled.clients])
+    return Pieces(clients, np.concatenate([whole[whole > 0] * total, filled.tokens])), labels
 
 
 def clusters(tree: Floats, tokens: Ints, room: int) -> Ints:

@@ -93,8 +93,7 @@ class _Sites:
         bounds = self.gains(np.arange(n))
         chosen: list[int] = []
         for place in range(size):
-            fresh = np.zeros(n, bool)
-            fresh[:] = place == 0
+            fresh = np.full(n, True) if place == 0 else np.isneginf(bounds)
             batch = 16
             while not fresh[top := int(np.argmax(bounds))]:
                 order = np.argpartition(-bounds, min(batch, n - 1))[:batch]

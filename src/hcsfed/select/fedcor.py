@@ -98,8 +98,13 @@ class FedCor:
 
 
 def embed(changes: NDArray[np.float64], gamma: float, dimension: int) -> tuple[NDArray[np.float64], float]:
-    """X (clients × dimension) and s² that maximise the weighted likelihood of the changes (rounds × clients)."""
+    """X (clients × dimension) and s² that maximise the weighted likelihood of the changes (rounds × clients).
+
+    The changes are scaled to at most 1 first: the greedy choice doesn't depend on their unit, and squares must not
+    overflow.
+    """
     rounds, n = changes.shape
+    changes = changes / np.abs(changes).max()
     told = np.flatnonzero(changes.any(axis=1))
     weights = gamma ** (rounds - 1.0 - told)
     rows = changes[told] * np.sqrt(weights / weights.sum())[:, None]

@@ -32,10 +32,10 @@ class Oort:
 
     What was chosen where the source or our round leaves it open. Only the mean loss of a client comes back, so it
     stands for the root mean square. U_k is scaled to [0, 1] over those known, without which the staleness term has no
-    fixed meaning (the authors' program does that too). T is a quantile of the known durations, the first ``pace``;
-    whenever the last ``window`` rounds brought less utility than as many before them, the pacer raises it by
-    ``pace_step``. With no durations the second factor is 1. Newcomers are drawn evenly, for nothing is known of their
-    speed. No limit on how often one client takes part, and no noise on the utilities.
+    fixed meaning (the authors' program does that too). T is a quantile of the known durations of those within reach,
+    the first ``pace``; whenever the last ``window`` rounds brought less utility than as many before them, the pacer
+    raises it by ``pace_step``. With no durations the second factor is 1. Newcomers are drawn evenly, for nothing is
+    known of their speed. No limit on how often one client takes part, and no noise on the utilities.
     """
 
     explore: float = 0.9
@@ -92,11 +92,11 @@ class Oort:
         low, high = statistical[known].min(), statistical[known].max()
         scaled = (statistical - low) / (high - low) if high > low else np.ones(view.clients)
         stale = np.sqrt(0.1 * np.log(state["round"][0] + 1) / np.maximum(heard, 1))
-        timed = np.isfinite(state["seconds"])
+        timed = np.isfinite(seconds)
         if not timed.any():
             return np.asarray(scaled + stale)
-        preferred = np.quantile(state["seconds"][timed], state["pace"][0])
-        slow = np.isfinite(seconds) & (seconds > preferred)
+        preferred = np.quantile(seconds[timed], state["pace"][0])
+        slow = timed & (seconds > preferred)
         slowness = np.divide(preferred, seconds, out=np.ones(view.clients), where=slow) ** self.penalty
         return np.asarray((scaled + stale) * slowness)
 
