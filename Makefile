@@ -9,6 +9,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
   $(shell $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
 WORKERS ?= 2
 ARGS ?=
+SELECTORS ?= random-shrunk,random,full
 
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -21,7 +22,9 @@ help:  ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 demo: .venv/.demo  ## compare selectors on a small federation, draw report.html
-	@$(BIN)/python tools/demo.py
+	@rm -rf runs/demo
+	@$(BIN)/hcsfed compare --selectors $(SELECTORS) --seeds 3 --rounds 60 --target 0.8 --out runs/demo --report report.html
+	@echo "Open $(CURDIR)/report.html in a browser."
 
 test: .venv/.dev  ## run the tests (ARGS="-k word" for some, WORKERS=4 for more processes)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

@@ -72,7 +72,8 @@ def commands(parent: typer.Typer, name: str) -> Iterator[tuple[str, Callable[...
     for command in parent.registered_commands:
         function = command.callback
         assert function is not None
-        yield f"{name} {command.name or function.__name__.replace("_", "-")}", function, command.help or function.__doc__ or ""
+        word = command.name or function.__name__.replace("_", "-")
+        yield f"{name} {word}", function, command.help or function.__doc__ or ""
     for group in parent.registered_groups:
         assert group.typer_instance is not None
         yield from commands(group.typer_instance, f"{name} {group.name}")
@@ -185,7 +186,8 @@ def registries() -> dict[str, Registry[Any]]:
 
 
 def default(parameter: inspect.Parameter) -> str:
-    return "none" if parameter.default is None else code(parameter.default)
+    value = parameter.default
+    return "none" if value is None else code(f"{value:.6g}" if isinstance(value, float) else value)
 
 
 def selector_row(name: str, factory: Any) -> list[str]:
@@ -245,6 +247,13 @@ def public_names(module: ModuleType) -> list[str]:
     return sorted(n for n in own if not n.startswith("_"))
 
 
+def home_of(value: Any) -> str | None:
+    """The public module that a class or a function of ours lives below; None for anything else."""
+    home = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", "")
+    documentable = inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value)
+    return home.split(".")[1] if documentable and home.startswith("hcsfed.") else None
+
+
 def python_pages() -> dict[str, str]:
     """A page a module; a name that several modules show stands on the page of the module it lives below."""
     pages = {}
@@ -252,11 +261,16 @@ def python_pages() -> dict[str, str]:
         short = module.__name__.removeprefix("hcsfed.")
         lines = [NOTE, f"# {module.__name__}\n", prose(module.__doc__) + "\n"]
         for name in public_names(module):
-            home = getattr(getattr(module, name), "__module__", module.__name__)
-            elsewhere = isinstance(home, str) and home.startswith("hcsfed.") and home.split(".")[1] != short
-            lines.append(f"- `{name}`: see `{home}`\n" if elsewhere else f"::: {module.__name__}.{name}\n")
+            value = getattr(module, name)
+            if isinstance(value, Registry):
+                lines.append(f"- `{name}`: every {value.kind} by its name, see [names and options](../names.md)\n")
+            elif home_of(value) not in (None, short):
+                lines.append(f"- `{name}`: see [hcsfed.{home_of(value)}]({home_of(value)}.md)\n")
+            else:
+                lines.append(f"::: {module.__name__}.{name}\n")
         pages[f"python/{short}.md"] = "\n".join(lines)
-    top = [f"- `hcsfed.{name}`\n" for name in hcsfed.__all__]
+    homes = {name: home_of(getattr(hcsfed, name)) for name in hcsfed.__all__}
+    top = [f"- `hcsfed.{name}`: see [hcsfed.{home}]({home}.md)\n" for name, home in homes.items() if home]
     pages["python/index.md"] = "\n".join([NOTE, "# hcsfed\n", prose(hcsfed.__doc__) + "\n", "".join(top)])
     return pages
 

@@ -247,6 +247,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
+    """What a text means as a TOML value; where it is none, the text itself."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -254,4 +255,5 @@ def parse_value(text: str) -> Any:
 
 
 def with_seed(settings: Settings, seed: int) -> Settings:
+    """The same settings with another seed."""
     return replace(settings, seed=seed)
