@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import version
+from itertools import pairwise
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -17,6 +18,7 @@ jax.tree_map = jax.tree_util.tree_map  # the one name that FedJAX 0.0.17 uses an
 import fedjax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+
 from protocol import Parameters, Task, serve  # noqa: E402
 
 
@@ -34,10 +36,7 @@ def loss_of(params: list[jax.Array], batch: dict[str, jax.Array], rng: jax.Array
 def main() -> None:
     task = Task.read(sys.argv[1])
     x, y, offsets = task.rows()
-    datasets = [
-        fedjax.ClientDataset({"x": x[a:b], "y": y[a:b].astype(np.int32)})
-        for a, b in zip(offsets[:-1], offsets[1:], strict=True)
-    ]
+    datasets = [fedjax.ClientDataset({"x": x[a:b], "y": y[a:b].astype(np.int32)}) for a, b in pairwise(offsets)]
     algorithm = fedjax.algorithms.fed_avg.federated_averaging(
         jax.grad(loss_of),
         fedjax.optimizers.sgd(task.lr),
@@ -45,7 +44,8 @@ def main() -> None:
         fedjax.ShuffleRepeatBatchHParams(task.batch, num_epochs=None, num_steps=task.steps, drop_remainder=True),
     )
     start = {
-        m: algorithm.init([jnp.asarray(p.T if p.ndim == 2 else p) for p in task.initial(m)]) for m in ("logistic", "mlp")
+        m: algorithm.init([jnp.asarray(p.T if p.ndim == 2 else p) for p in task.initial(m)])
+        for m in ("logistic", "mlp")
     }
     keys = jax.random.split(jax.random.PRNGKey(0), task.clients)
 

@@ -8,6 +8,7 @@ from functools import cache
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+
 from protocol import Task
 
 

@@ -1,7 +1,7 @@
 """Flower's simulation engine: FedAvg through Ray, a core per client app, the client a plain PyTorch loop.
 
-``run_simulation`` drives the same engine as ``flwr run``; here the ServerApp takes its orders from the harness. The clock
-holds what ``FedAvg.start`` does in a round without evaluation: configure, send and receive, aggregate.
+``run_simulation`` drives the same engine as ``flwr run``; here the ServerApp takes its orders from the harness. The
+clock holds what ``FedAvg.start`` does in a round without evaluation: configure, send and receive, aggregate.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
+
 from protocol import Parameters, Task, serve
 
 FOLDER = sys.argv[1]
@@ -51,9 +52,7 @@ def main(grid: Grid, context: Context) -> None:
     for name in ("logistic", "mlp"):
         shapes = tuple(tuple(p.shape) for p in task.initial(name) if p.ndim == 2)
         keys = module(shapes).state_dict().keys()
-        starts[name] = ArrayRecord(
-            {key: torch.from_numpy(p) for key, p in zip(keys, task.initial(name), strict=True)}
-        )
+        starts[name] = ArrayRecord({key: torch.from_numpy(p) for key, p in zip(keys, task.initial(name), strict=True)})
     while len(list(grid.get_node_ids())) < task.clients:
         time.sleep(0.1)
     # The start-up round: everyone once, which also tells which node is which client.

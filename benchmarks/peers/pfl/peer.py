@@ -9,9 +9,10 @@ import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import version
+from itertools import pairwise
 
-import numpy as np
 import torch
+
 from protocol import Parameters, Task, serve
 
 PROCESSES = int(os.environ.get("PEER_PROCESSES", "1"))
@@ -63,10 +64,11 @@ def main() -> None:
     from pfl.hyperparam import NNTrainHyperParams
     from pfl.model.pytorch import PyTorchModel
 
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // PROCESSES))
+    if PROCESSES > 1:  # a core each; one process alone is left as PyTorch starts it
+        torch.set_num_threads(1)
     task = Task.read(sys.argv[1])
     x, y, offsets = (torch.from_numpy(a) for a in task.rows())
-    users = [PyTorchTensorDataset((x[a:b], y[a:b])) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    users = [PyTorchTensorDataset((x[a:b], y[a:b])) for a, b in pairwise(offsets)]
     rows = int(offsets[1])
     # pfl counts epochs, not steps: as many passes over a client's rows as make up the steps.
     work = NNTrainHyperParams(
@@ -96,12 +98,11 @@ def main() -> None:
             for p, start in zip(model.pytorch_model.parameters(), starts[name], strict=True):
                 p.copy_(start)
         queue[:] = ids
-        # `run` with two iterations, of which it makes the first: no evaluation but the one pfl can't be told to leave out.
+        # What `run` does in an iteration. Not in iteration 0: that one always evaluates, and evaluation is not timed.
         algorithm = FederatedAveraging()
         settings = NNAlgorithmParams(
             central_num_iterations=1, evaluation_frequency=10**9, train_cohort_size=len(ids), val_cohort_size=None
         )
-        algorithm._current_central_iteration = 1  # iteration 0 is a multiple of every evaluation frequency
         (context,), _, _ = algorithm.get_next_central_contexts(model, 2, settings, work)
         began = time.perf_counter()
         statistics, metrics = backend.gather_results(model, algorithm, central_context=context)
