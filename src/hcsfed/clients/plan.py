@@ -1,6 +1,7 @@
 """Which rows stand in which minibatch, for every backend alike.
 
-A client's draws are counted off from its own key (see :mod:`hcsfed.rng`), so they depend on seed, round and client alone.
+A client's draws are counted off from its own key (see :mod:`hcsfed.rng`), so they depend on seed, round and client
+alone.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def plan(work: LocalTraining, seed: int, round: int, ids: Ints, sizes: Ints, ste
     return Plan(rows, counts, steps)
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def _below(key: np.uint64, counter: np.uint64, bound: int) -> int:
+@numba.njit(cache=True)
+def _below(key, counter, bound):
     """A number in [0, bound): splitmix64 of the counter, then Lemire's multiply-and-shift."""
     z = key + counter * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -57,8 +58,8 @@ def _below(key: np.uint64, counter: np.uint64, bound: int) -> int:
     return np.int64(((z >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def minibatch(key, counter, order, at, n, batch, walk):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True, nogil=True)
+def minibatch(key, counter, order, at, n, batch, walk):
     """Shuffle the client's next minibatch into place: ``order[at:at + count]``, returned as (counter, at, count).
 
     ``at`` comes in as the end of the minibatch before; at first it is n, ``counter`` 0 and ``order`` 0 … n − 1.
@@ -74,8 +75,8 @@ def minibatch(key, counter, order, at, n, batch, walk):  # type: ignore[no-untyp
     return counter, at, count
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def _fill(client_keys, sizes, steps, batch, walk, rows, counts):  # type: ignore[no-untyped-def]
+@numba.njit(cache=True)
+def _fill(client_keys, sizes, steps, batch, walk, rows, counts):
     order = np.empty(sizes.max() if len(sizes) else 0, np.int32)
     for i in range(len(client_keys)):
         n = sizes[i]

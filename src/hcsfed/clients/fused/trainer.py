@@ -2,8 +2,8 @@
 
 A client's whole round is one call (:func:`hcsfed.clients.fused.kernel.train_one`) that does without Python's lock, so
 plain threads will do: the next client goes to whoever is free. No thread outlives a call, and none of numba's or
-OpenMP's is started: forked processes and several threads may train at the same time. A client's floats depend neither on
-the other clients nor on the number of threads.
+OpenMP's is started: forked processes and several threads may train at the same time. A client's floats depend neither
+on the other clients nor on the number of threads.
 """
 
 from __future__ import annotations
