@@ -6,10 +6,12 @@ else is a stage's own.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -216,3 +218,12 @@ def simulate(
         selector=None if isinstance(selector, str) else selector,
     )
     return run(parts, out=None if out is None else Path(out), resume=resume, track=track, listeners=listeners)
+
+
+class _Callable(ModuleType):
+    """Python binds ``hcsfed.simulate`` to this module once it is loaded; calling it is calling its function."""
+
+    __call__ = staticmethod(simulate)
+
+
+sys.modules[__name__].__class__ = _Callable
