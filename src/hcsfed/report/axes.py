@@ -18,13 +18,13 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """1, 2, 5 times powers of ten within [low, high], or the powers alone where that would be more than ``most``."""
+    """1, 2, 5 times powers of ten within [low, high], or fewer of them: at most ``most``."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in ((1, 2, 5), (1, 3), (1,)):
         inside = [m * 10.0**p for p in powers for m in steps if low <= m * 10.0**p <= high]
         if len(inside) <= most:
             return inside
-    return inside
+    return inside[:: -(-len(inside) // most)]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 
 from hcsfed.record import Run
-from hcsfed.report.summary import Group, interval
+from hcsfed.report.groups import Group
+from hcsfed.report.summary import interval
 from hcsfed.report.words import Unit
 from hcsfed.types import Floats
 

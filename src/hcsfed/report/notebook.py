@@ -8,7 +8,8 @@ from hcsfed.record import Run
 from hcsfed.report.axes import Frame
 from hcsfed.report.curves import curve, quality
 from hcsfed.report.figures import curves_figure
-from hcsfed.report.summary import estimate, group_runs, measures
+from hcsfed.report.groups import group_runs
+from hcsfed.report.summary import estimate, measures
 
 FRAME = Frame(640, 260, left=44, right=16, top=28, bottom=40)
 # JupyterLab's own ink where it is defined, else that of whatever the cell stands in; the blue reads on white and black.

@@ -18,10 +18,11 @@ from hcsfed.record import Run
 from hcsfed.report import svg
 from hcsfed.report.curves import AXES, curve, quality
 from hcsfed.report.figures import both_widths, far_apart, readings
+from hcsfed.report.groups import Group
 from hcsfed.report.heatmap import MOST_COLUMNS, class_counts_of, classes_figure, columns
 from hcsfed.report.panels import MOST_BARS, common_top, picks, picks_figure, stage_seconds, weighing
 from hcsfed.report.story import findings, headline
-from hcsfed.report.summary import Group, interval_note, summarise
+from hcsfed.report.summary import interval_note, summarise
 from hcsfed.report.whisker import whisker
 from hcsfed.report.words import count, listing, number, plain, setting
 from hcsfed.select import SELECTORS
@@ -60,7 +61,7 @@ def page(runs: Sequence[Run]) -> str:
         "findings": [_names(sentence) for sentence in findings(summary)],
         "facts": _facts(groups),
         "summary": summary,
-        "note": interval_note(summary.kinds),
+        "note": interval_note(summary),
         "whiskers": {row.group.label: Markup(whisker(summary, row, i)) for i, row in enumerate(summary.rows)},
         "meanings": _meanings(groups),
         "what": what,

@@ -10,7 +10,7 @@ import numpy as np
 
 from hcsfed.report import svg
 from hcsfed.report.axes import Frame, ticks
-from hcsfed.report.summary import Group
+from hcsfed.report.groups import Group
 from hcsfed.report.words import count, number, tick
 from hcsfed.types import Floats
 
@@ -135,7 +135,8 @@ def _edges(times: Floats, most: int = 24) -> Floats:
     """A bin for each whole number, or for each few of them."""
     high = int(np.ceil(times.max(initial=0)))
     wide = -(-(high + 1) // most)
-    return np.arange(0, high + wide + 1, wide) - 0.5
+    edges: Floats = np.arange(0, high + wide + 1, wide, dtype=np.float64) - 0.5
+    return edges
 
 
 def _between(low: float, high: float) -> str:

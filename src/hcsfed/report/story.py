@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hcsfed.report.summary import Group, Measure, Row, Summary
+from hcsfed.report.groups import Group
+from hcsfed.report.summary import Measure, Row, Summary
 from hcsfed.report.words import NBSP, count, listing
 
 

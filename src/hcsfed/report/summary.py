@@ -1,4 +1,4 @@
-"""Runs → groups that differ in more than the seed → each measure's mean with an interval.
+"""Groups of runs → each measure's mean with an interval.
 
 The same numbers feed the terminal's table, the page and the notebook.
 """
@@ -7,46 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
 
-from hcsfed.errors import SettingError
 from hcsfed.record import Run
-from hcsfed.report.words import NBSP, SPACES, Unit, number, setting
+from hcsfed.report.groups import Group, group_runs
+from hcsfed.report.words import NBSP, SPACES, Unit, count, number
 
 CONFIDENCE = 0.95
-# Where a run is written, watched or computed does not make it another experiment.
-ASIDE = frozenset({"seed", "out", "track", "resume", "json", "backend", "device", "threads"})
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Runs that differ in nothing but the seed.
-
-    Parameters
-    ----------
-    label
-        The settings that tell this group from the others, as short as they can be: ``md``, ``md · cohort 10``.
-    differing
-        All settings that are not the same in every group.
-    """
-
-    label: str
-    settings: Mapping[str, Any]
-    differing: Mapping[str, Any]
-    runs: Sequence[Run] = field(default_factory=list)
-
-    @property
-    def seeds(self) -> list[Any]:
-        return [run.settings.get("seed") for run in self.runs]
-
-    @property
-    def target(self) -> float | None:
-        """The test accuracy to reach; None where none was set (0 in the settings)."""
-        return self.settings.get("target") or None
 
 
 @dataclass(frozen=True)
@@ -140,64 +111,6 @@ QUALITY = (
     Measure("loss", "Final loss", "loss", "low", lambda run, _: run.final_loss),
 )
 TIME = Measure("seconds", "Time", "seconds", "low", lambda run, _: run.seconds)
-
-
-def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings → dotted names, as ``--set`` writes them."""
-    out: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            out |= flat(value, f"{prefix}{key}.")
-        else:
-            out[prefix + key] = tuple(value) if isinstance(value, list) else value
-    return out
-
-
-def group_runs(runs: Iterable[Run]) -> list[Group]:
-    """Gather the runs that differ in nothing but the seed, in the order in which they first appear."""
-    gathered: dict[tuple[tuple[str, Any], ...], list[Run]] = {}
-    for run in runs:
-        settings = {k: v for k, v in flat(run.settings).items() if k.split(".")[0] not in ASIDE}
-        gathered.setdefault(tuple(sorted(settings.items())), []).append(run)
-    if not gathered:
-        raise SettingError("runs of a report must be at least one finished or running run, got none")
-    each = [dict(key) for key in gathered]
-    names = sorted(set().union(*each), key=_telling)
-    differing = [name for name in names if len({setting_of(settings, name) for settings in each}) > 1]
-    labels = _labels(each, differing)
-    return [
-        Group(label, settings, {name: settings.get(name) for name in differing}, members)
-        for label, settings, members in zip(labels, each, gathered.values(), strict=True)
-    ]
-
-
-def setting_of(settings: Mapping[str, Any], name: str) -> tuple[bool, Any]:
-    """A setting's value, apart from its absence."""
-    return (name in settings, settings.get(name))
-
-
-def _telling(name: str) -> tuple[int, str]:
-    """The order in which settings are tried as labels: what one compares most often comes first."""
-    first = ("selector.name", "estimator", "algorithm.name", "selector", "algorithm", "cohort", "partition")
-    for place, start in enumerate(first):
-        if name == start or name.startswith(start + "."):
-            return place, name
-    return len(first), name
-
-
-def _labels(each: Sequence[Mapping[str, Any]], differing: Sequence[str]) -> list[str]:
-    """As few differing settings as tell all groups apart."""
-    if len(each) == 1:
-        return [str(each[0].get("selector.name", "all runs"))]
-    used: list[str] = []
-    parts: list[list[str]] = [[] for _ in each]
-    for name in differing:
-        if len({tuple(p) for p in parts}) == len(each):
-            break
-        trial = [[*p, setting(name, s[name])] if name in s else p for p, s in zip(parts, each, strict=True)]
-        if len({tuple(p) for p in trial}) > len({tuple(p) for p in parts}):
-            parts, used = trial, [*used, name]
-    return [" · ".join(p) or "plain" for p in parts]
 
 
 def estimate(group: Group, measure: Measure) -> Estimate:
@@ -297,12 +210,15 @@ def _rank(row: Row, columns: Sequence[Measure]) -> tuple[float, ...]:
     return tuple(keys)
 
 
-def interval_note(kinds: Iterable[str]) -> str:
-    """What the intervals of a table are, in words."""
+def interval_note(summary: Summary) -> str:
+    """What the intervals of a table are, and what was left out, in words."""
     said = {
         "t": "Intervals are 95 % t-intervals of the mean over seeds.",
         "range": "With two seeds the interval is the smallest and the largest value.",
         "single": "A single seed has no interval.",
         "missed": "Where a run missed the target there is no mean: the figure after > is what was spent in vain.",
     }
-    return " ".join(text for kind, text in said.items() if kind in kinds)
+    told = [text for kind, text in said.items() if kind in summary.kinds]
+    if repeats := sum(group.repeats for group in summary.groups):
+        told.append(f"{count(repeats, 'run')} of a seed that is there already left out.")
+    return " ".join(told)

@@ -10,7 +10,7 @@ from hcsfed.report.summary import Summary, interval_note
 
 def summary_table(summary: Summary) -> Table:
     """One row per group, the best first; the best mean of each column is bold and starred."""
-    note = interval_note(summary.kinds)
+    note = interval_note(summary)
     if len(summary.rows) > 1:
         note = f"* best mean of its column. {note}"
     table = Table(caption=note, caption_justify="left", header_style="bold", box=None, pad_edge=False)

@@ -19,7 +19,9 @@ def _significant(value: float) -> str:
     """Three significant digits without an exponent: 12.0, 123, 0.0123."""
     if value == 0:
         return "0"
-    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
+    # Rounded first: 0.9996 is 1.00, not 1.000.
+    power = math.floor(math.log10(abs(float(f"{value:.2e}"))))
+    return f"{value:.{max(0, 2 - power)}f}"
 
 
 def _scaled(value: float, names: Sequence[str]) -> str:
