@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from hcsfed.errors import bad
@@ -58,7 +58,7 @@ def group_sums(x: NDArray[Any], labels: Ints, groups: int) -> Floats:
     return total
 
 
-def allocate(shares: Floats | Ints, capacity: Ints, m: int) -> Ints:
+def allocate(shares: ArrayLike, capacity: ArrayLike, m: int) -> Ints:
     """Integers m_h ∝ shares with Σm_h = m and m_h ≤ capacity_h, by largest remainder.
 
     Every cluster that has members gets at least one place while m allows: one that is skipped can't be weighted for, so
@@ -66,16 +66,16 @@ def allocate(shares: Floats | Ints, capacity: Ints, m: int) -> Ints:
     count as the capacities.
     """
     capacity = np.asarray(capacity, np.int64)
-    shares = np.asarray(shares, np.float64)
+    asked = np.asarray(shares, np.float64)
     if not 0 <= m <= capacity.sum():
         raise bad("m", "the allocation", f"in [0, {capacity.sum()}]", m)
-    if not np.isfinite(shares).all() or (shares < 0).any():
+    if not np.isfinite(asked).all() or (asked < 0).any():
         raise bad("shares", "the allocation", "finite and >= 0", "others")
-    shares = np.where(capacity > 0, shares / max(shares.max(initial=0.0), np.finfo(float).tiny), 0.0)
-    if not shares.any():
-        shares = capacity / max(capacity.sum(), 1)
+    wish = np.where(capacity > 0, asked / max(float(asked.max(initial=0.0)), np.finfo(float).tiny), 0.0)
+    if not wish.any():
+        wish = capacity / max(int(capacity.sum()), 1)
     floor = (capacity > 0).astype(np.int64) if np.count_nonzero(capacity) <= m else np.zeros_like(capacity)
-    wanted = _between(shares, floor, capacity, m)
+    wanted = _between(wish, floor, capacity, m)
     whole = np.floor(wanted + 1e-9).astype(np.int64)
     missing = m - int(whole.sum())
     remainder = np.where(whole < capacity, wanted - whole, -1.0)

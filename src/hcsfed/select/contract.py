@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +42,13 @@ class Claims:
 class Selector(Protocol):
     """A frozen dataclass of settings with one method. A selector that learns from answers also has ``observe``."""
 
-    name: ClassVar[str]
-    claims: ClassVar[Claims]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def claims(self) -> Claims:
+        """May follow from the settings; for most it is a class variable."""
+        ...
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         """Pick ``size`` clients of a view in which everyone is available, has a positive weight and sane features."""

@@ -48,8 +48,8 @@ def inclusion(sizes: Floats, m: float) -> Floats:
         raise bad("m", "inclusion probabilities", f"in [0, {n}]", m)
     if not np.isfinite(sizes).all() or (sizes < 0).any():
         raise bad("sizes", "inclusion probabilities", "finite and >= 0", "others")
-    largest = sizes.max(initial=0.0)
-    positive = np.count_nonzero(sizes)
+    largest = float(sizes.max(initial=0.0))
+    positive = int(np.count_nonzero(sizes))
     if positive <= m:
         rest = (m - positive) / max(n - positive, 1)
         return np.where(sizes > 0, 1.0, rest)
@@ -65,7 +65,7 @@ def inclusion(sizes: Floats, m: float) -> Floats:
     sure = int(np.argmax(fits))
     if tail[sure] <= 0:  # what remains is too small to be told from 0
         return np.where(sizes >= biggest[max(sure - 1, 0)], 1.0, 0.0)
-    return np.minimum(sizes * (max(left[sure], 0.0) / tail[sure]), 1.0)
+    return np.asarray(np.minimum(sizes * (max(float(left[sure]), 0.0) / tail[sure]), 1.0))
 
 
 def poisson(pi: Floats, rng: np.random.Generator) -> Ints:

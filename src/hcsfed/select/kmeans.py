@@ -1,5 +1,4 @@
-"""Lloyd's k-means (Alg. 1 of the HCSFed paper), for a hundred clients in a millisecond, for a million in a fraction of a
-second.
+"""Lloyd's k-means (Alg. 1 of the HCSFed paper), for a hundred clients in a millisecond and a million within a second.
 
 Departures from the text: the start is greedy k-means++ (Arthur & Vassilvitskii 2007) in place of H random clients; a
 cluster that runs empty takes the client that lies farthest from its centre; of many clients a random sample finds the
