@@ -105,14 +105,16 @@ def _heat(federation: Federation, width: int) -> str:
     """A line per class, a place per client (or per few of them): the darker, the larger that class's share there."""
     counts, names = federation.class_counts, _names(federation)
     margin = max(5, *map(len, names))
-    columns = max(1, min(len(counts), width - margin - 3))
-    share = np.array([group.sum(0) / max(1, group.sum()) for group in np.array_split(counts, columns)])
+    each = -(-len(counts) // max(1, width - margin - 3))  # clients to a place
+    starts = np.arange(0, len(counts), each)
+    share = np.add.reduceat(counts, starts)
+    share = share / share.sum(1, keepdims=True)
     # Rounded up, so that any share that is not zero can be seen.
     shade = np.ceil(share / share.max() * (len(_SHADES) - 1)).astype(int)
     most = np.sort(np.argsort(-counts.sum(0), kind="stable")[:_WIDE])
     title = "class" if len(most) == federation.classes else f"the {_WIDE} most frequent of {federation.classes} classes"
     lines = [f"{names[c]:>{margin}} │" + "".join(_SHADES[s] for s in shade[:, c]) for c in most]
-    foot = [" " * margin + " └" + "─" * columns, " " * margin + f"  clients 0 to {len(counts) - 1}"]
+    foot = [" " * margin + " └" + "─" * len(starts), " " * margin + f"  clients 0 to {len(counts) - 1}"]
     return "\n".join([title, *lines, *foot])
 
 
