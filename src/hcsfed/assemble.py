@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from hcsfed.aggregate import ALGORITHMS, Algorithm
-from hcsfed.clients import Trainer, make_trainer
+from hcsfed.clients import Layout, Trainer, build_module, make_trainer
 from hcsfed.data import load
+from hcsfed.features import FEATURES, Feature
 from hcsfed.select import SELECTORS, Selector
 from hcsfed.settings import Settings, cohort_size
 from hcsfed.types import Federation
@@ -30,6 +31,8 @@ class Parts:
     selector: Selector
     algorithm: Algorithm
     size: int
+    feature: Feature | None
+    output_bias: slice | None
 
 
 def assemble(
@@ -46,17 +49,36 @@ def assemble(
     if federation is None:
         federation = build_federation(settings)
     size = cohort_size(settings.cohort, federation.clients)
+    module = build_module(
+        federation, model if model is not None else settings.model.name, settings.seed, **settings.model.options
+    )
     trainer = make_trainer(
         federation,
-        model if model is not None else settings.model.name,
+        module,
         algorithm.local(settings.local),
         seed=settings.seed,
         backend=settings.backend,
         device=settings.device,
         dtype=settings.dtype,
-        **settings.model.options,
     )
-    return Parts(settings, federation, trainer, selector, algorithm, size)
+    feature = build_feature(settings, selector)
+    return Parts(settings, federation, trainer, selector, algorithm, size, feature, output_bias(module))
+
+
+def output_bias(module: torch.nn.Module) -> slice | None:
+    """Where in an update the bias of the last layer stands, if it has one."""
+    last = Layout.of(module).parameters[-1:]
+    return slice(last[0].start, last[0].stop) if last and len(last[0].shape) == 1 else None
+
+
+def build_feature(settings: Settings, selector: Selector) -> Feature | None:
+    """How clients are compared: as the settings say, else as the selector does; None where it does not compare them."""
+    if "features" not in selector.claims.needs:
+        return None
+    named = settings.features.name != "default"
+    return FEATURES.build(
+        settings.features.name if named else getattr(selector, "features", "raw"), **settings.features.options
+    )
 
 
 def build_federation(settings: Settings) -> Federation:

@@ -70,6 +70,8 @@ class Settings:
     ----------
     data, partition, model, selector, algorithm
         What is used, by name, with options.
+    features
+        How clients are compared, where the selector compares them; ``default`` is the selector's own choice.
     local
         How clients train.
     cohort
@@ -94,6 +96,7 @@ class Settings:
     partition: Choice = Choice("default")
     model: Choice = Choice("logistic")
     selector: Choice = Choice("random")
+    features: Choice = Choice("default")
     algorithm: Choice = Choice("fedavg")
     local: LocalTraining = LocalTraining()
     cohort: int | float = 0.1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,16 +20,15 @@ from numpy.typing import NDArray
 
 from hcsfed.aggregate import WeightedSum
 from hcsfed.assemble import Parts, assemble, describe
-from hcsfed.clients import Updates
 from hcsfed.errors import DivergedError, SettingError
-from hcsfed.hearing import hear
-from hcsfed.record import BYTES_PER_FLOAT, Cost, RoundRecord, Run, RunFolder
+from hcsfed.hearing import Hearing, hear, join, listen, price, remember
+from hcsfed.record import Cost, RoundRecord, Run, RunFolder
 from hcsfed.record.track import following, tracker
 from hcsfed.rng import stream
 from hcsfed.select import Selector, observe, pick, start
 from hcsfed.settings import Settings, merge
 from hcsfed.stopwatch import Stopwatch
-from hcsfed.types import Answers, Federation, Floats, Selection, State
+from hcsfed.types import Answers, Federation, Selection, State
 
 Listener = Callable[[RoundRecord], object]
 EXPLODED = 1e4  # times the loss at the start (or 1, if that is more)
@@ -37,14 +36,32 @@ EXPLODED = 1e4  # times the loss at the start (or 1, if that is more)
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """Where a run stands after some rounds: with the settings, all that the next round depends on."""
+    """Where a run stands after some rounds: with the settings, all that the next round depends on.
+
+    Parameters
+    ----------
+    notes
+        What the selector wrote down.
+    heard
+        What the server remembers of the clients' small messages.
+    """
 
     round: int
     parameters: torch.Tensor
-    memory: State
+    notes: State = field(default_factory=dict)
+    heard: State = field(default_factory=dict)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"parameters": self.parameters.cpu().numpy(), **{f"memory.{k}": v for k, v in self.memory.items()}}
+        notes = {f"notes.{name}": array for name, array in self.notes.items()}
+        heard = {f"heard.{name}": array for name, array in self.heard.items()}
+        return {"parameters": self.parameters.cpu().numpy(), **notes, **heard}
+
+    @classmethod
+    def of(cls, round: int, arrays: Mapping[str, NDArray[Any]], device: torch.device) -> Standing:
+        def under(head: str) -> State:
+            return {name.removeprefix(head): array for name, array in arrays.items() if name.startswith(head)}
+
+        return cls(round, torch.from_numpy(arrays["parameters"]).to(device), under("notes."), under("heard."))
 
 
 def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Standing]]:
@@ -56,15 +73,16 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
     for t in range(standing.round, settings.rounds):
         watch = Stopwatch()
         with watch("hear"):
-            heard = hear(parts, standing.parameters, t)
+            heard = hear(parts, standing.heard, standing.parameters, t)
         with watch("select"):
-            view = replace(heard.view, state=standing.memory)
+            view = replace(heard.view, state=standing.notes)
             selection = pick(selector, view, parts.size, stream(settings.seed, "select", t))
         with watch("train"):
-            estimate, answers = collect(parts, heard.answer(selection.ids), selection.weights, t)
+            estimate, answers = collect(parts, heard, selection, t)
         with watch("aggregate"):
             parameters = algorithm.step(standing.parameters, estimate)
-            standing = Standing(t + 1, parameters, observe(selector, standing.memory, selection, answers))
+            notes = observe(selector, standing.notes, selection, answers)
+            standing = Standing(t + 1, parameters, notes, remember(parts, standing.heard, answers, estimate))
         loss = accuracy = None
         with watch("evaluate"):
             if (t + 1) % settings.eval_every == 0 or t + 1 == settings.rounds:
@@ -74,37 +92,20 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
                         f"the test loss exploded in round {t + 1} (it is {loss:.3g}); local.lr is "
                         f"{settings.local.lr:g}: try a smaller one"
                     )
-        cost = heard.cost + price(parts, answers)
+        cost = heard.cost + price(parts, heard, answers)
         yield record(t, selection, answers, cost, loss, accuracy, watch), standing
 
 
-def collect(parts: Parts, chunks: Iterator[Updates], weights: Floats, t: int) -> tuple[torch.Tensor, Answers]:
-    """Sum the weighted updates as they come in, and keep of each what a selector may learn from."""
+def collect(parts: Parts, heard: Hearing, selection: Selection, t: int) -> tuple[torch.Tensor, Answers]:
+    """Sum the weighted updates as they come in, and keep of each what may be learned from it."""
     total = WeightedSum(parts.trainer.dimension, parts.trainer.device)
-    ids, norms, losses, steps = [], [], [], []
+    answers: list[Answers] = []
     done = 0
-    for chunk in chunks:
-        total.add(chunk.vectors, weights[done : done + len(chunk.ids)])
+    for chunk in heard.answer(selection.ids):
+        total.add(chunk.vectors, selection.weights[done : done + len(chunk.ids)])
+        answers.append(listen(parts, chunk, heard.context, t))
         done += len(chunk.ids)
-        ids.append(chunk.ids)
-        norms.append(torch.linalg.vector_norm(chunk.vectors, dim=1, dtype=torch.float64).cpu().numpy())
-        losses.append(chunk.losses)
-        steps.append(chunk.steps)
-        if not np.isfinite(norms[-1]).all():
-            client = chunk.ids[~np.isfinite(norms[-1])][0]
-            raise DivergedError(
-                f"the update of client {client} is not finite in round {t + 1}; local.lr is "
-                f"{parts.settings.local.lr:g}: try a smaller one"
-            )
-    if not ids:
-        return total.value(), Answers(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
-    return total.value(), Answers(*(np.concatenate(part) for part in (ids, norms, losses, steps)))
-
-
-def price(parts: Parts, answers: Answers) -> Cost:
-    """Each of the picked gets the model, trains, and sends a whole update."""
-    model = BYTES_PER_FLOAT * parts.trainer.dimension * len(answers.ids)
-    return Cost(upload_bytes=model, download_bytes=model, local_steps=int(answers.steps.sum()))
+    return total.value(), join(answers)
 
 
 def record(
@@ -152,7 +153,7 @@ def run(
         if follower:
             listeners = (*listeners, stack.enter_context(following(follower, settings, about, history)))
         if folder and folder.checkpoint:
-            standing = _taken_up(folder.checkpoint, parts.trainer.device)
+            standing = Standing.of(*folder.checkpoint, parts.trainer.device)
         for entry, reached in rounds(parts, standing):
             if folder:
                 folder.save(entry, reached.arrays())
@@ -160,12 +161,6 @@ def run(
             for listen in listeners:
                 listen(entry)
     return Run(settings, about, history, out)
-
-
-def _taken_up(checkpoint: tuple[int, dict[str, NDArray[Any]]], device: torch.device) -> Standing:
-    done, arrays = checkpoint
-    parameters = torch.from_numpy(arrays["parameters"]).to(device)
-    return Standing(done, parameters, {k.removeprefix("memory."): v for k, v in arrays.items() if k != "parameters"})
 
 
 def _options(selector: Selector) -> dict[str, Any]:
