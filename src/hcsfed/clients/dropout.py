@@ -55,10 +55,10 @@ class CountedDropout(nn.Module):
         return x * (keep.to(x.dtype) * (1 / (1 - self.p)))
 
     def _keep(self, shape: Any, like: torch.Tensor) -> torch.Tensor:
-        salt = _signed((self.layer << 32 | self.calls) * _GOLDEN)
-        index = torch.arange(1, shape.numel() + 1, device=like.device).view(shape)
-        z = _mix(_mix(self.key + salt) + index * _signed(_GOLDEN))
-        return z >= int(self.p * 2**64) - 2**63
+        key = _mix64(self.key + _signed((self.layer << 32 | self.calls) * _GOLDEN, 64))
+        low, high = key.to(torch.int32), (key >> 32).to(torch.int32)
+        index = torch.arange(shape.numel(), dtype=torch.int32, device=like.device).view(shape)
+        return _hash32(index, low, high) >= int(self.p * 2**32) - 2**31
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -92,14 +92,26 @@ def key_names(module: nn.Module) -> list[str]:
     return [f"{name}.key" for name, layer in module.named_modules() if isinstance(layer, CountedDropout)]
 
 
-def _signed(word: int) -> int:
-    """The int64 with the bits of this uint64: torch's integers are signed."""
-    word &= 2**64 - 1
-    return word - 2**64 if word >= 2**63 else word
+def _signed(word: int, bits: int) -> int:
+    """The signed integer with the bits of this unsigned one: PyTorch computes with signed ones."""
+    word &= 2**bits - 1
+    return word - 2**bits if word >= 2 ** (bits - 1) else word
 
 
-def _mix(z: torch.Tensor) -> torch.Tensor:
+def _mix64(z: torch.Tensor) -> torch.Tensor:
     """:func:`hcsfed.rng.mix64` on int64, whose products wrap alike; the masks make its shifts logical."""
-    z = (z ^ ((z >> 30) & (2**34 - 1))) * _signed(0xBF58476D1CE4E5B9)
-    z = (z ^ ((z >> 27) & (2**37 - 1))) * _signed(0x94D049BB133111EB)
+    z = (z ^ ((z >> 30) & (2**34 - 1))) * _signed(0xBF58476D1CE4E5B9, 64)
+    z = (z ^ ((z >> 27) & (2**37 - 1))) * _signed(0x94D049BB133111EB, 64)
     return z ^ ((z >> 31) & (2**33 - 1))
+
+
+def _hash32(index: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    """A well-mixed int32 for each index, from 64 bits of key. 32-bit products are vectorised, 64-bit ones are not.
+
+    The rounds are those of C. Wellons' ``lowbias32`` (2018), with half of the key put in before each.
+    """
+    z = index ^ low
+    z = (z ^ ((z >> 16) & 0xFFFF)) * _signed(0x7FEB352D, 32)
+    z = z + high
+    z = (z ^ ((z >> 15) & 0x1FFFF)) * _signed(0x846CA68B, 32)
+    return z ^ ((z >> 16) & 0xFFFF)
