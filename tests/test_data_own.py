@@ -38,6 +38,11 @@ def test_arrays_keep_every_row_once_and_hold_a_share_out():
     assert load(source, clients=5).clients == 5
 
 
+def test_classes_give_their_share_to_the_test_set():
+    source = from_arrays(X, np.repeat([0, 1, 2], [30, 15, 5]), test=0.2)
+    assert np.bincount(source.test_y).tolist() == [6, 3, 1]
+
+
 def test_arrays_with_a_test_set_are_taken_as_they_are():
     source = from_arrays(X, Y, X[:3], Y[:3] + 3)
     assert source.x is X

@@ -102,6 +102,7 @@ def test_rows_that_nobody_holds_may_be_anything():
     ("changes", "message"),
     [
         ({"x": NAN}, "x of data must hold finite numbers, got NaN or infinity in row 3"),
+        ({"x": NAN[:4], "y": [0, 0, 0, 0], "index": [0, 1, 3, 3, 0, 0]}, "infinity in row 3"),
         ({"x": np.full((6, 2), 1e300)}, "x of data must hold finite numbers"),  # too large for float32
         ({"test_x": np.full((2, 2), np.nan)}, "test_x of data must hold finite numbers, got NaN or infinity in row 0"),
         ({"y": np.full((6, 1), np.nan), "test_y": np.ones((2, 1)), "task": "regression"}, "y of data must hold finite"),

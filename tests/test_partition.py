@@ -204,7 +204,7 @@ LABELS = np.arange(100) % 10
             r"classes_per_client .* an int in \[1, 10\], the number of classes, got 0",
         ),
         ("shard", 10, {"classes_per_client": 11}, "got 11"),
-        ("shard", 10, {"samples_per_client": 11}, "at most 10 for 10 clients of 1 classes, got 11"),
+        ("shard", 10, {"samples_per_client": 11}, r"an int in \[1, 10\] for 10 clients of 1 classes, got 11"),
         ("shard", 100, {"classes_per_client": 2}, "take fewer clients"),
         ("dirichlet", 10, {"alpha": 0}, "alpha of partition 'dirichlet' must be a number > 0, got 0"),
         ("dirichlet", 10, {"alpha": float("nan")}, "got nan"),

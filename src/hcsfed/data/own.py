@@ -37,8 +37,8 @@ def from_arrays(
     x, y
         Rows, and a class per row (ints from 0), a row of classes, or, for regression, floats.
     test_x, test_y
-        The test set; where left out, the share ``test`` of the rows is drawn for it (where ``clients`` is given: of
-        every client's rows, rounded down).
+        The test set; where left out, the share ``test`` of the rows is drawn for it: of every client's rows,
+        rounded down, where ``clients`` is given; else evenly over the classes.
     clients
         Who each row belongs to (any values; one per row): the natural partition, in the order of the sorted values.
     classes
@@ -67,7 +67,9 @@ def from_arrays(
         raise bad("test_x and test_y", name, "given both or left out both", "one of them")
     copied = clients is not None or test_x is None
     if test_x is None or test_y is None:
-        held, offsets = _hold_out(len(x), offsets, test, seed, name)
+        held = _hold_out(y, offsets, test, seed, name)
+        if offsets is not None:
+            offsets = offsets_of(np.add.reduceat(~held, offsets[:-1], dtype=np.int64))
         x, y, test_x, test_y = x[~held], y[~held], x[held], y[held]
     test_x, test_y = np.asanyarray(test_x), np.asanyarray(test_y)
     if task == "regression" and test_y.ndim == 1:
@@ -87,17 +89,22 @@ def by_owner(owners: NDArray[Any], rows: int, name: str) -> tuple[Ints, Ints]:
     return np.argsort(owners, kind="stable"), offsets_of(counts)
 
 
-def _hold_out(rows: int, offsets: Ints | None, share: float, seed: int, name: str) -> tuple[NDArray[np.bool_], Any]:
-    """Which rows go to the test set, and where clients start without them."""
+def _hold_out(y: NDArray[Any], offsets: Ints | None, share: float, seed: int, name: str) -> NDArray[np.bool_]:
+    """Which rows go to the test set: a share of every client's rows, or else of every class's, as near as it goes."""
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
         raise bad("test", name, "a share in (0, 1)", share)
     rng = stream(seed, "hold out")
-    groups = offsets_of([rows]) if offsets is None else offsets
-    held = np.zeros(rows, bool)
-    for start, end in pairwise(groups):
-        held[start + rng.permutation(end - start)[: int(share * (end - start))]] = True
+    held = np.zeros(len(y), bool)
+    if offsets is not None:
+        for start, end in pairwise(offsets):
+            held[start + rng.permutation(end - start)[: int(share * (end - start))]] = True
+    else:
+        order = rng.permutation(len(y))
+        if y.ndim == 1:
+            order = order[np.argsort(y[order], kind="stable")]
+        count = int(share * len(y))
+        # Evenly spaced places in the rows sorted by class.
+        held[order[((np.arange(count) + 0.5) * len(y) / max(count, 1)).astype(int)]] = True
     if not held.any():
         raise bad("test", name, "a share that gives at least one test row", share)
-    if offsets is None:
-        return held, None
-    return held, offsets_of([np.count_nonzero(~held[a:b]) for a, b in pairwise(offsets)])
+    return held

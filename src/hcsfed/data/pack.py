@@ -63,7 +63,7 @@ def pack(
     x_type = _x_type(f"x of {name}", x, tokens=task == "classification" and y.ndim > 1)
     return Federation(
         name=name,
-        x=_checked(f"x of {name}", gather(x, rows, x_type, overwrite=overwrite)),
+        x=_checked(f"x of {name}", gather(x, rows, x_type, overwrite=overwrite), rows),
         y=gather(y, rows, label_type),
         offsets=starts,
         test_x=_checked(f"test_x of {name}", gather(test_x, None, x_type)),
@@ -169,13 +169,14 @@ def _x_type(what: str, x: NDArray[Any], *, tokens: bool) -> DTypeLike:
     return np.int32 if tokens and x.dtype.kind in "iu" else np.float32
 
 
-def _checked(what: str, a: NDArray[Any]) -> NDArray[Any]:
-    """Refuse NaN and infinity, a chunk at a time."""
+def _checked(what: str, a: NDArray[Any], index: Ints | None = None) -> NDArray[Any]:
+    """Refuse NaN and infinity, a chunk at a time; ``index`` says what a row's number was before packing."""
     if a.dtype.kind == "f":
         for part in chunks(a):
             broken = ~np.isfinite(a[part]).reshape(len(a[part]), -1).all(axis=1)
             if broken.any():
                 row = part.start + int(np.argmax(broken))
+                row = row if index is None else index[row]
                 raise DataError(f"{what} must hold finite numbers, got NaN or infinity in row {row}")
     elif a.dtype.kind not in "iub":
         raise DataError(f"{what} must hold numbers, got {a.dtype}")

@@ -55,7 +55,7 @@ def shard(
         raise bad("samples_per_client", owner, f"at least classes_per_client = {k}", samples, remedy)
     need = _rows_of_each(holds, samples)
     if (need.sum(0) > stock).any():
-        raise bad("samples_per_client", owner, f"at most {most} for {clients} clients of {k} classes", samples)
+        raise bad("samples_per_client", owner, f"an int in [{k}, {most}] for {clients} clients of {k} classes", samples)
     return _take(need, rows)
 
 
