@@ -54,6 +54,7 @@ EXTRAS = {
     "jinja2": "report",
     "matplotlib": "report",
 }
+INTERRUPTED = "interrupted; what was finished is saved"
 
 
 def main() -> None:
@@ -62,13 +63,15 @@ def main() -> None:
 
 def _main() -> int:
     try:
-        return app(standalone_mode=False) or 0
+        code = app(standalone_mode=False) or 0
+        # The parser turns Ctrl-C into its own exit.
+        return _fail(INTERRUPTED, 130) if code == 130 else code
     except HcsfedError as error:
         return _fail(str(error), 1 if isinstance(error, DivergedError) else 2)
     except UsageError as error:
         return _fail(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted; what was finished is saved", 130)
+        return _fail(INTERRUPTED, 130)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
