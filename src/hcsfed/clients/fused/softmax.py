@@ -39,7 +39,9 @@ def _exp(b: ir.IRBuilder, v: ir.Value) -> ir.Value:
     series = number(1 / 5040)
     for term in (1 / 720, 1 / 120, 1 / 24, 1 / 6, 1 / 2, 1.0, 1.0):
         series = muladd(b, series, rest, number(term))
-    power = b.shl(b.add(b.fptosi(k, many), ir.Constant(many, [127] * LANES)), ir.Constant(many, [23] * LANES))
+    # Saturating, so that NaN is defined: plain fptosi may make anything of it.
+    whole = call(b, f"llvm.fptosi.sat.v{LANES}i32.v{LANES}f32", many, k)
+    power = b.shl(b.add(whole, ir.Constant(many, [127] * LANES)), ir.Constant(many, [23] * LANES))
     return b.fmul(series, b.bitcast(power, VEC))
 
 

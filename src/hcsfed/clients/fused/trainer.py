@@ -184,6 +184,9 @@ class FusedTrainer:
             raise DataError(f"the model needs rows of {ins} entries with a label each, got {x.shape} and {y.shape}")
         if len(y) and not 0 <= y.min() <= y.max() < outs:
             raise DataError(f"labels must be in [0, {outs - 1}], got {y.min()} to {y.max()}")
+        # Memory-mapped rows are read-only, which is a type of its own to numba: so all are, and are compiled for once.
+        x, y = x.view(), y.view()
+        x.flags.writeable = y.flags.writeable = False
         return x, y
 
     def _padded(self, vector: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
