@@ -10,7 +10,7 @@ import pytest
 import fake_runs as fake
 from hcsfed.cli.report import report
 from hcsfed.errors import RunFolderError
-from hcsfed.report import page, write_page
+from hcsfed.report import render, write_page
 from hcsfed.report.axes import Scale, log_ticks, ticks
 from hcsfed.report.figures import spread
 from hcsfed.report.heatmap import columns
@@ -53,7 +53,7 @@ def three_selectors():
 
 @pytest.fixture(scope="module")
 def text():
-    return page(three_selectors())
+    return render(three_selectors())
 
 
 CASES = {
@@ -91,7 +91,7 @@ def _bare(run):
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_page_is_whole_whatever_the_runs_are(case):
-    text = page(CASES[case]())
+    text = render(CASES[case]())
     reader = Reader(text)
     assert (reader.wrong, reader.open) == ([], [])
     ids = [attrs["id"] for _, attrs in reader.tags if "id" in attrs]
@@ -143,7 +143,7 @@ def test_names_from_outside_cannot_become_markup():
     evil = "</script><script>alert(1)</script>"
     run = fake.run(evil)
     run.about["federation"]["name"] = evil
-    text = page([run, fake.run("md")])
+    text = render([run, fake.run("md")])
     assert "<script>alert" not in text
     assert Reader(text).wrong == []
 

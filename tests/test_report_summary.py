@@ -117,7 +117,7 @@ def test_the_best_of_each_column_is_marked_and_whose_interval_meets_it():
     assert "rounds" in rows["fast"].best
     assert "rounds" in rows["close"].near
     assert "rounds" not in rows["slow"].near | rows["slow"].best
-    assert "* 6.0" in said(slow + close + fast)
+    assert "*6.0" in said(slow + close + fast)
     story = findings(summarise(slow + close + fast))
     assert story[0].startswith("`fast` reached 80")
     assert "apart from `close`" in story[1]
@@ -184,3 +184,14 @@ def test_numbers_are_written_for_people(value, unit, text):
 def test_ticks_drop_their_noughts():
     assert tick(1_500_000, "bytes").replace("\u00a0", " ") == "1.5 MB"
     assert tick(100, "steps") == "100"
+
+
+def test_the_table_cuts_no_number_off_in_a_terminal_of_80_columns():
+    runs = [
+        fake.run(name, s, rate=r, rounds=60) for name, r in (("full", 0.1), ("random-shrunk", 0.02)) for s in range(3)
+    ]
+    narrow, wide = said(runs, 80), said(runs)
+    assert "…" not in narrow
+    assert "random-shrunk" in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert sorted("".join(narrow.split())) == sorted("".join(wide.split()))

@@ -1,6 +1,7 @@
 """Trackers: what was logged reads back, once a round, also after a break."""
 
 import json
+import socket
 
 import pytest
 
@@ -51,11 +52,16 @@ def test_tensorboard_reads_back_each_round_once(tmp_path):
     assert len(told["seconds/train"]) == 12
 
 
-def test_mlflow_reads_back_each_round_once(tmp_path):
-    mlflow = pytest.importorskip("mlflow")
+def test_mlflow_reads_back_each_round_once_and_calls_nobody(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *who, **_: called.append(who) or [])
+    monkeypatch.setattr(socket.socket, "connect", lambda _, where: called.append(where))
     pytest.importorskip("sqlalchemy")
+    tracker("mlflow", tmp_path)  # switches telemetry off before mlflow is imported
+    mlflow = pytest.importorskip("mlflow")
     folder = tmp_path / "a-run"
     break_and_go_on("mlflow", folder)
+    assert called == []
     assert (tmp_path / "mlflow.db").exists()
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     (run,) = client.search_runs([client.get_experiment_by_name("hcsfed").experiment_id])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hcsfed.report.groups import Group, group_runs
-from hcsfed.report.page import page, write_page
+from hcsfed.report.page import render, write_page
 from hcsfed.report.summary import Summary, summarise
 from hcsfed.report.table import summary_table
 
-__all__ = ["Group", "Summary", "group_runs", "page", "summarise", "summary_table", "write_page"]
+__all__ = ["Group", "Summary", "group_runs", "render", "summarise", "summary_table", "write_page"]

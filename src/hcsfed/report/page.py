@@ -32,9 +32,9 @@ STAGES = ("hear", "select", "train", "aggregate", "evaluate")
 MOST_PARTITIONS = 6
 
 
-def write_page(runs: Sequence[Run], out: Path) -> Path:
+def write_page(runs: Sequence[Run], out: str | Path) -> Path:
     """Write the report of these runs to one file, whole or not at all."""
-    text = page(runs)
+    text, out = render(runs), Path(out)
     beside = out.with_name(out.name + ".part")
     out.parent.mkdir(parents=True, exist_ok=True)
     beside.write_text(text, encoding="utf-8")
@@ -42,11 +42,11 @@ def write_page(runs: Sequence[Run], out: Path) -> Path:
     return out
 
 
-def page(runs: Sequence[Run]) -> str:
+def render(runs: Sequence[Run]) -> str:
     """The report of these runs as HTML."""
     from jinja2 import Environment, StrictUndefined
 
-    here = files("hcsfed.report") / "page"
+    here = files("hcsfed.report") / "template"
     summary = summarise(runs)
     groups = summary.groups
     what = quality(groups)

@@ -44,8 +44,8 @@ def findings(summary: Summary) -> list[str]:
             f"`{r.group.label}` ({r.estimates[measure.key].missed} of {r.estimates[measure.key].n})" for r in missed
         ]
         told.append(f"Runs that missed the target: {listing(cases)}.")
-    if len(reached) > 1 and (cheapest := _least(summary)):
-        told.append(cheapest)
+    if len(reached) > 1:
+        told += _least(summary)
     return told
 
 
@@ -63,17 +63,22 @@ def _first(reached: Sequence[Row], measure: Measure, *, alone: bool) -> str:
     return words + "."
 
 
-def _least(summary: Summary) -> str:
+def _least(summary: Summary) -> list[str]:
     """Who spent least on the way, against who was first by rounds, where that is another one."""
     first = summary.rows[0]
     savings: dict[str, list[str]] = {}
+    alike: dict[str, set[str]] = {}
     for key, thing in (("upload", "least upload"), ("steps", "fewest local steps")):
         measure = next(m for m in summary.measures if m.key == key)
         least = next((row for row in summary.rows if key in row.best), first)
         ratio = first.estimates[key].mean / least.estimates[key].mean
         if least is not first and math.isfinite(ratio) and ratio >= 1.05:
             mine, its = least.estimates[key].text(measure.unit), first.estimates[key].text(measure.unit)
-            savings.setdefault(least.group.label, []).append(f"the {thing}, {mine} against {its}")
-    return " ".join(
-        f"`{label}` got there with {listing(things)} of `{first.group.label}`." for label, things in savings.items()
-    )
+            label = least.group.label
+            savings.setdefault(label, []).append(f"the {thing} ({mine}; `{first.group.label}` {its})")
+            alike.setdefault(label, set()).update(f"`{row.group.label}`" for row in summary.rows if key in row.near)
+    return [
+        f"`{label}` got there with {listing(things)}"
+        + (f"; these seeds don’t tell it apart from {listing(sorted(alike[label]))}." if alike[label] else ".")
+        for label, things in savings.items()
+    ]

@@ -47,7 +47,7 @@ def number(value: float, unit: Unit) -> str:
         return f"{value:.0f}" if value == round(value) else f"{value:.1f}"
     if unit == "seconds":
         return _seconds(value)
-    return f"{value:.3f}"
+    return _significant(value)
 
 
 def tick(value: float, unit: Unit) -> str:
