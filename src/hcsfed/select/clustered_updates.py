@@ -56,7 +56,7 @@ class ClusteredUpdates:
 
 
 def by_likeness(tree: Floats, sizes: Ints, m: int) -> tuple[Pieces, Ints]:
-    """The clients' m·n_k tokens in urns of Σn: the whole urns that a client fills alone, then urn after urn by cluster."""
+    """The clients' m·n_k tokens in urns of Σn: first the urns that one client fills alone, then the rest by cluster."""
     total = int(sizes.sum())
     whole, rest = np.divmod(m * sizes, total)
     labels = clusters(tree, rest, total)

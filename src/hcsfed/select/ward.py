@@ -47,18 +47,20 @@ def condensed(features: Features, distance: Distance, sketch: int = 64) -> Float
         directions = stream(0, "ward-sketch").standard_normal((width, sketch)) / (peak * np.sqrt(sketch))
         x = (features @ directions.astype(features.dtype)).astype(np.float64)
     else:
-        x = features.astype(np.float64) / peak
+        x = features.astype(np.float64)
+        x /= peak
     if distance == "l1":
         return np.asarray(pdist(x, "cityblock"))
-    return _euclid(x) if distance == "l2" else _angles(x)
-
-
-def _angles(x: NDArray[np.float64]) -> Floats:
-    norms = np.linalg.norm(x, axis=1, keepdims=True)
-    unit = np.divide(x, norms, out=np.zeros_like(x), where=norms > 0)
-    unit = np.hstack([unit, norms == 0])  # zero vectors share an axis of their own, at right angles to everyone
+    if distance == "l2":
+        x -= x.mean(axis=0)
+        return _euclid(x)
+    norms = np.sqrt(np.einsum("ij,ij->i", x, x))
+    zero = norms == 0
+    x /= np.where(zero, 1, norms)[:, None]
+    if zero.any():
+        x = np.column_stack([x, zero])  # zero vectors share an axis of their own, at right angles to everyone
     # arccos loses half its digits near 0; the chord of unit vectors does not: angle = 2·arcsin(chord / 2).
-    angles = _euclid(unit)
+    angles = _euclid(x)
     angles *= 0.5
     np.arcsin(np.minimum(angles, 1, out=angles), out=angles)
     angles *= 2
@@ -66,10 +68,8 @@ def _angles(x: NDArray[np.float64]) -> Floats:
 
 
 def _euclid(x: NDArray[np.float64]) -> Floats:
+    """By ‖a‖² − 2a·b + ‖b‖², a block of rows at a time: one matrix product, where ``pdist`` goes through N²/2 pairs."""
     n = len(x)
-    if n <= _EXACT:
-        return np.asarray(pdist(x))
-    x = x - x.mean(axis=0)
     squares = np.einsum("ij,ij->i", x, x)
     out = np.empty(n * (n - 1) // 2)
     for start in range(0, n - 1, _BLOCK):
