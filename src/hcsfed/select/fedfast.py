@@ -31,6 +31,7 @@ class FedFast:
     """
 
     name: ClassVar[str] = "fedfast"
+    features: ClassVar[str] = "sketch"
     claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=True, needs=frozenset({"features"}))
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:

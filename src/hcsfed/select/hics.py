@@ -50,6 +50,7 @@ class HiCS:
     horizon: int = 200
 
     name: ClassVar[str] = "hics"
+    features: ClassVar[str] = "output-layer"
     claims: ClassVar[Claims] = Claims(unbiased=False, fixed_size=True, needs=frozenset({"features"}))
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
