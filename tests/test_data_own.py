@@ -87,6 +87,7 @@ def test_bytes_are_scaled_as_images():
         ({"test": 0.001}, "at least one test row"),
         ({"test_x": X}, "test_x and test_y of arrays must be given both"),
         ({"clients": [1, 2]}, "clients of arrays must name one client for each of 50 rows"),
+        ({"seed": "x"}, "seed of arrays must be an int >= 0, got 'x'"),
         ({"task": "ranking"}, "task of arrays must be classification or regression, got 'ranking'"),
         ({"y": Y - 1}, r"y of arrays must be in \[0, 3\]"),
         ({"y": Y, "classes": 3}, r"must be in \[0, 2\] \(3 classes\), got values from 0 to 4"),

@@ -133,6 +133,10 @@ def test_rows_that_nobody_holds_may_be_anything():
         ({"weights": [0, 0]}, "not all 0"),
         ({"weights": [1, np.nan]}, "finite"),
         ({"weights": [1, 1, 1]}, "weights of data must be 2 numbers, one per client"),
+        ({"test_x": np.zeros((2, 2), np.uint8)}, "test_x of data must be of the type of x, got uint8 against float32"),
+        ({"x": np.zeros((6, 2), np.uint8), "test_x": np.zeros((2, 2))}, "got float64 against uint8"),
+        ({"classes": 2.5}, "classes of data must be an int >= 1, got 2.5"),
+        ({"scale": "big"}, "scale and shift of data must be finite numbers, got 'big' and 0.0"),
         ({"scale": np.nan}, "scale and shift of data must be finite numbers"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hcsfed.data import files
+from hcsfed.data import files, load
 from hcsfed.data.fetch import fetch
 from hcsfed.data.files import Published, find, read
 from hcsfed.errors import DataError
@@ -33,7 +33,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """``/cut`` breaks off after a third, the first two times; ``/plain`` knows no ranges and breaks off once."""
+    """``/cut`` breaks off after a third, the first three times; ``/plain`` knows no ranges and breaks off once."""
 
     def do_GET(self):
         wanted = self.headers.get("Range")
@@ -50,7 +50,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(206 if start else 200)
         self.send_header("Content-Length", str(len(body) - start))
         self.end_headers()
-        breaks = times < {"/cut": 2, "/plain": 1}.get(self.path, 0)
+        breaks = times < {"/cut": 3, "/plain": 1}.get(self.path, 0)
         self.wfile.write(body[start : start + len(body) // 3] if breaks else body[start:])
 
     def log_message(self, *_):
@@ -119,7 +119,7 @@ def test_a_corrupted_file_never_becomes_data(server, tmp_path):
 def test_a_cut_off_file_is_resumed_where_it_stopped(server, tmp_path):
     assert read(published(server.url("/cut")), "rows.bin") == BODY
     third = len(BODY) // 3
-    assert server.asked == [("/cut", None), ("/cut", f"bytes={third}-"), ("/cut", f"bytes={2 * third}-")]
+    assert server.asked == [("/cut", None), *(("/cut", f"bytes={i * third}-") for i in (1, 2, 3))]
     assert left_in(tmp_path) == ["rows.bin"]
 
 
@@ -159,8 +159,17 @@ def test_offline_says_what_to_put_where_in_one_line(tmp_path):
         fetch(published(dead, dead))
     message = str(caught.value)
     assert "\n" not in message
-    assert f"put it (from {dead}) into {tmp_path / 'mine/set'}" in message
+    assert f"put rows.bin (from http://127.0.0.1:9) into {tmp_path / 'mine/set'}" in message
     assert "127.0.0.1:9" in message
+
+
+def test_offline_names_all_files_of_a_set_at_once(monkeypatch):
+    def dead(*_):
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr("hcsfed.data.fetch.resume", dead)
+    with pytest.raises(DataError, match=r"put train-images.*, train-labels.*, t10k-images.*, t10k-labels.*mine/mnist"):
+        load("mnist")
 
 
 def test_all_mirrors_dead_names_each(server):

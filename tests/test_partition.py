@@ -195,6 +195,8 @@ LABELS = np.arange(100) % 10
         ("iid", 10, {"samples_per_client": 11}, "at most 100 rows in all, got '110 rows over 10 clients'"),
         ("iid", 10, {"sizes": [1, 2]}, r"10 ints >= 1, one per client, got \[1, 2\]"),
         ("iid", 2, {"sizes": [0, 2]}, r"2 ints >= 1"),
+        ("iid", 2, {"sizes": [[1], [2, 3]]}, "2 ints >= 1"),
+        ("iid", 2, {"sizes": 7}, "2 ints >= 1, one per client, got 7"),
         ("iid", 10, {"sizes": "big"}, "'paper' or a list of ints, got 'big'"),
         ("iid", 2, {"sizes": [1, 2], "samples_per_client": 3}, "left out when sizes are given"),
         (

@@ -27,7 +27,6 @@ from hcsfed.errors import DataError
 Progress = Callable[[int, int], None]
 """Called with the bytes that are there and the bytes that there will be (0: unknown)."""
 
-_TRIES = 3  # times a place is asked again for the rest after breaking off
 _BLOCK = 1 << 18
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -75,27 +74,27 @@ def _download(
     try:
         import pooch
     except ImportError as error:
-        raise DataError(_remedy(published, "downloading needs pooch (pip install 'hcsfed[sim]')")) from error
+        raise DataError(_remedy(published, "downloading it needs pooch (pip install 'hcsfed[sim]')")) from error
     part = folder / f"{published.name}.part"
     reasons = []
-    with _bar(published, progress) as shown:
+    with _bar(published, progress) as shown, _quiet(pooch.get_logger()):
+
+        def bring(url: str, target: Any, _: Any) -> None:
+            resume(url, part, timeout, shown)
+            os.replace(part, target)
+
         for url in urls:
             place = url.split("/")[2] if "//" in url else url
-            for _ in range(_TRIES):
-                resumed = part.exists()
-
-                def bring(url: str, target: Any, _: Any) -> None:
-                    resume(url, part, timeout, shown)
-                    os.replace(part, target)
-
+            restarted = False
+            while True:
+                had = _size(part)
                 try:
-                    with _quiet(pooch.get_logger()):
-                        path = pooch.retrieve(url, published.digest, published.name, folder, downloader=bring)
-                    return Path(path)
+                    return Path(pooch.retrieve(url, published.digest, published.name, folder, downloader=bring))
                 except ValueError:  # the checksum differs, and the bytes are gone
                     reasons.append(f"{place}: wrong checksum")
-                    if not resumed:
+                    if not had or restarted:
                         break
+                    restarted = True  # the fault may be in what was there before
                 except urllib.error.HTTPError as error:
                     reasons.append(f"{place}: HTTP {error.code}")
                     break
@@ -103,14 +102,14 @@ def _download(
                     if isinstance(error, OSError) and error.errno in _DISK:  # this machine's fault, not the mirror's
                         raise
                     reasons.append(f"{place}: {_reason(error)}")
-                    if not part.exists():
+                    if _size(part) <= had:  # asked again for the rest as long as something comes
                         break
-    raise DataError(_remedy(published, f"could not download it ({'; '.join(dict.fromkeys(reasons))})"))
+    raise DataError(_remedy(published, f"could not be downloaded ({'; '.join(dict.fromkeys(reasons))})"))
 
 
 def resume(url: str, part: Path, timeout: float, progress: Progress) -> None:
     """Bring the rest of a file into ``part``; raises where the connection ends before the file does."""
-    have = part.stat().st_size if part.exists() else 0
+    have = _size(part)
     request = urllib.request.Request(url, headers={"User-Agent": "hcsfed"})
     if have:
         request.add_header("Range", f"bytes={have}-")
@@ -145,6 +144,10 @@ def _is_archive(path: Path) -> bool:
     return path.name.endswith(".tar.gz")
 
 
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
+
+
 def _unpack(published: Published, path: Path, folder: Path) -> dict[str, Path]:
     """An archive's files, each renamed into place when it is whole and right; other files are read as they are."""
     if not _is_archive(path):
@@ -170,7 +173,8 @@ def _unpack(published: Published, path: Path, folder: Path) -> dict[str, Path]:
 
 def _remedy(published: Published, reason: str) -> str:
     where = Path(os.environ.get(VARIABLE) or cache()) / published.folders[0]
-    return f"{published.name} is missing and {reason}; put it (from {published.urls[0]}) into {where}"
+    names, place = published.together or (published.name,), published.urls[0].rpartition("/")[0]
+    return f"{published.name} is missing and {reason}; put {', '.join(names)} (from {place}) into {where}"
 
 
 def _reason(error: Exception) -> str:

@@ -36,6 +36,8 @@ class Published:
         The files that it holds once unpacked → their digests.
     size
         Bytes to download, roughly.
+    together
+        All published files of the same set, where it has several.
     """
 
     folders: tuple[str, ...]
@@ -44,6 +46,7 @@ class Published:
     digest: str
     contents: Mapping[str, str]
     size: int
+    together: tuple[str, ...] = ()
 
 
 def cache() -> Path:

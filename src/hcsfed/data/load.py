@@ -57,13 +57,15 @@ def load(
         raise bad("clients", "load", "an int >= 1", clients)
     seed = int(seed)
     source = read_source(data, clients, seed, data_options or {})
-    name = partition if isinstance(partition, str) else None
-    if name is None or name == "default":
-        name = default_partition(source)
+    name = default_partition(source) if partition in (None, "default") else partition
     if isinstance(partition, Partition):
         if partition_options:
             raise bad("partition_options", "load", "empty when a partition is given", dict(partition_options))
+        if clients not in (None, partition.clients):
+            raise bad("clients", "load", f"left out or {partition.clients}, as in the given partition", clients)
         name, dealt = "given", partition
+    elif not isinstance(name, str):
+        raise bad("partition", "load", "a name or a Partition", partition)
     elif name == "natural" and source.offsets is not None and clients in (None, len(source.offsets) - 1):
         PARTITIONS.check(name, partition_options or {})
         dealt = None  # the rows lie as they should: no index, no copy

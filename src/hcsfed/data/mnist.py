@@ -18,9 +18,18 @@ _PARTS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx
 def _published(
     folders: tuple[str, ...], mirrors: tuple[str, ...], archives: str, contents: str, sizes: tuple[int, ...]
 ) -> tuple[Published, ...]:
+    names = tuple(f"{part}.gz" for part in _PARTS)
     return tuple(
-        Published(folders, f"{part}.gz", tuple(f"{m}{part}.gz" for m in mirrors), f"md5:{a}", {part: f"md5:{c}"}, size)
-        for part, a, c, size in zip(_PARTS, archives.split(), contents.split(), sizes, strict=True)
+        Published(
+            folders,
+            name,
+            urls=tuple(mirror + name for mirror in mirrors),
+            digest=f"md5:{a}",
+            contents={part: f"md5:{c}"},
+            size=size,
+            together=names,
+        )
+        for name, part, a, c, size in zip(names, _PARTS, archives.split(), contents.split(), sizes, strict=True)
     )
 
 

@@ -93,7 +93,9 @@ def _hold_out(y: NDArray[Any], offsets: Ints | None, share: float, seed: int, na
     """Which rows go to the test set: a share of every client's rows, or else of every class's, as near as it goes."""
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
         raise bad("test", name, "a share in (0, 1)", share)
-    rng = stream(seed, "hold out")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise bad("seed", name, "an int >= 0", seed)
+    rng = stream(int(seed), "hold out")
     held = np.zeros(len(y), bool)
     if offsets is not None:
         for start, end in pairwise(offsets):

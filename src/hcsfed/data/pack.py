@@ -53,14 +53,18 @@ def pack(
     starts = _check_offsets(name, np.asarray(offsets), len(x) if rows is None else len(rows))
     if rows is not None and len(rows) and not (rows.dtype.kind in "iu" and rows.min() >= 0 and rows.max() < len(x)):
         raise DataError(f"index of {name} must hold row numbers in [0, {len(x) - 1}], got {_span(rows)}")
-    if not (math.isfinite(scale) and math.isfinite(shift)):
-        raise DataError(f"scale and shift of {name} must be finite numbers, got {scale} and {shift}")
-    if task == "classification" and (isinstance(classes, bool) or classes < 1):
-        raise DataError(f"classes of {name} must be an int >= 1, got {classes}")
+    if not all(isinstance(number, (int, float)) and math.isfinite(number) for number in (scale, shift)):
+        raise DataError(f"scale and shift of {name} must be finite numbers, got {scale!r} and {shift!r}")
+    if task == "classification" and (isinstance(classes, bool) or not isinstance(classes, int) or classes < 1):
+        raise DataError(f"classes of {name} must be an int >= 1, got {classes!r}")
     for which, labels in (("y", y), ("test_y", test_y)):
         _check_labels(f"{which} of {name}", labels, classes, task)
     label_type = np.float32 if task == "regression" else narrow(classes)
-    x_type = _x_type(f"x of {name}", x, tokens=task == "classification" and y.ndim > 1)
+    tokens = task == "classification" and y.ndim > 1
+    x_type, test_type = _x_type(f"x of {name}", x, tokens), _x_type(f"test_x of {name}", test_x, tokens)
+    if test_type != x_type and not (tokens and np.can_cast(test_type, x_type)):
+        # Bytes are scaled when used and floats are taken as they are, so one cannot stand in for the other.
+        raise DataError(f"test_x of {name} must be of the type of x, got {test_x.dtype} against {x.dtype}")
     return Federation(
         name=name,
         x=_checked(f"x of {name}", gather(x, rows, x_type, overwrite=overwrite), rows),
@@ -91,7 +95,8 @@ def gather(a: NDArray[Any], index: Ints | None, dtype: DTypeLike, *, overwrite: 
     if not mine or not len(a) // 2 < len(index) <= len(a):
         return _converted(a, index, dtype)
     flat = a.reshape(len(a), -1)
-    step = max(1, _CHUNK_BYTES // max(1, len(index) * a.itemsize))
+    # Few passes, for each walks through all rows; an eighth more memory at most, or a chunk where data are small.
+    step = max(1, flat.shape[1] // 8, _CHUNK_BYTES // (len(index) * a.itemsize))
     for start in range(0, flat.shape[1], step):
         flat[: len(index), start : start + step] = flat[:, start : start + step][index]
     return a[: len(index)]
@@ -161,12 +166,12 @@ def _check_weights(name: str, weights: ArrayLike | None, sizes: Ints) -> Floats:
     return omega
 
 
-def _x_type(what: str, x: NDArray[Any], *, tokens: bool) -> DTypeLike:
+def _x_type(what: str, x: NDArray[Any], tokens: bool) -> np.dtype[Any]:
     if x.dtype == np.uint8 or x.dtype == np.float32:
         return x.dtype
     if x.dtype.kind not in "fiub":
         raise DataError(f"{what} must hold numbers, got {x.dtype}")
-    return np.int32 if tokens and x.dtype.kind in "iu" else np.float32
+    return np.dtype(np.int32 if tokens and x.dtype.kind in "iu" else np.float32)
 
 
 def _checked(what: str, a: NDArray[Any], index: Ints | None = None) -> NDArray[Any]:

@@ -32,11 +32,11 @@ def resolve_sizes(
             raise bad("clients", owner, "100 when sizes are 'paper'", clients)
         n = np.concatenate([np.full(many, each, np.int64) for many, each in PAPER_SIZES])
     elif sizes is not None:
-        given = np.asarray(sizes)
-        if given.ndim != 1 or len(given) != clients or given.dtype.kind not in "iu" or (given < 1).any():
-            got = f"{given.size} entries" if given.size > 10 else list(sizes)
+        given = list(sizes) if isinstance(sizes, (Sequence, np.ndarray)) else [sizes]
+        if len(given) != clients or not all(isinstance(n, (int, np.integer)) and n >= 1 for n in given):
+            got = f"{len(given)} entries" if len(given) > 10 else sizes
             raise bad("sizes", owner, f"'paper' or {clients} ints >= 1, one per client", got)
-        n = given.astype(np.int64)
+        n = np.array(given, np.int64)
     elif samples_per_client is not None:
         n = np.full(clients, check_samples(samples_per_client, owner))
     else:

@@ -51,6 +51,8 @@ def synthetic(
     for name, value in (("alpha", alpha), ("beta", beta)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < np.inf:
             raise bad(name, owner, "a number >= 0", value)
+    if not isinstance(iid, bool):
+        raise bad("iid", owner, "true or false", iid)
     check_count("clients", owner, clients)
     check_count("test_rows", owner, test_rows)
     rng = stream(seed, "synthetic sizes")
