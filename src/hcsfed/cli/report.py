@@ -35,7 +35,9 @@ def report(
     console = Console()
     console.print(summary_table(summarise(started)))
     if len(started) < len(found):
-        console.print(f"left out, no round yet: {', '.join(str(r.folder) for r in found if not r.history)}")
+        console.print(
+            f"left out, no round yet: {', '.join(str(r.folder) for r in found if not r.history)}", soft_wrap=True
+        )
     console.print(f"report: {out}", soft_wrap=True)
 
 
