@@ -39,7 +39,7 @@ def test_water_filling_by_hand(norms, m, wanted):
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(0.01, 100), min_size=2, max_size=12), st.data())
 def test_no_other_probabilities_have_less_variance(norms, data):
-    # Eq. 7 solves: least Σ (ω‖u‖)²·(1 − π)/π, the variance of independent draws, under Σπ = m and π ≤ 1.
+    # What the source solves: least Σ (ω‖u‖)²·(1 − π)/π, the variance of independent draws, under Σπ = m and π ≤ 1.
     n = len(norms)
     m = data.draw(st.integers(1, n - 1))
     rng = stream(data.draw(st.integers(0, 1000)), "weights")

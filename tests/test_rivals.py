@@ -109,6 +109,13 @@ def test_the_lazy_greedy_is_the_greedy(seed, n):
         np.testing.assert_array_equal(tried_all.ids, lazy.ids)
 
 
+def test_all_pairs_of_too_many_clients_are_refused():
+    view = view_of(20_001, features=np.zeros((20_001, 1), np.float32))
+    with pytest.raises(SettingError, match="candidates of divfl must be an int >= 1 for more than 20000 clients"):
+        pick(DivFL(), view, 2, stream(0, "x"))
+    assert len(pick(DivFL(candidates=3), view, 2, stream(0, "x"))) == 2
+
+
 def test_the_greedy_is_close_to_the_best_cohort():
     view = view_of(12, features=stream(0, "features").normal(size=(12, 2)).astype(np.float32))
     best = min(cost(view, list(ids)) for ids in combinations(range(12), 4))

@@ -18,6 +18,7 @@ from hcsfed.select.contract import Claims
 from hcsfed.types import Features, Floats, Ints, Selection, View
 
 _TABLE = 2**22
+_MOST = 20_000
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class DivFL:
     """Greedy minimiser of G(S) = Σ_k ω_k·min_{i∈S} ‖x_k − x_i‖; client i then weighs Σ ω_k of those nearest to it.
 
     Needs features; with last-known ones (the source's form without extra communication) the picked alone train. Biased:
-    the pick depends on the features alone, by more than coin tosses only where there are ties.
+    the features decide, and only ties are left to the coin.
 
     The source counts clients and weighs i by how many it represents; with ω_k in place of 1/N that carries over to
     clients of unequal weight. The greedy is exact, with lazy evaluation, unless ``candidates`` is given.
@@ -33,7 +34,7 @@ class DivFL:
     Parameters
     ----------
     candidates
-        Clients tried per place, drawn anew for each (the source's stochastic greedy, its form for large N); 0: all.
+        Clients tried per place, drawn anew for each (the source's stochastic greedy); 0: all, for up to 20,000 clients.
     """
 
     candidates: int = 0
@@ -46,6 +47,10 @@ class DivFL:
             raise bad("view", self.name, "given with features", None)
         if self.candidates < 0:
             raise bad("candidates", self.name, "an int >= 0", self.candidates)
+        if not self.candidates and view.clients > _MOST:
+            raise bad(
+                "candidates", self.name, f"an int >= 1 for more than {_MOST} clients", 0, "all pairs are too many"
+            )
         order = rng.permutation(view.clients)  # the first of equals wins: let a coin say who comes first
         sites = _Sites(view.features[order], view.weights[order])
         chosen = sites.stochastic(size, self.candidates, rng) if self.candidates else sites.lazy(size)

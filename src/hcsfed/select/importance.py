@@ -1,6 +1,6 @@
 """Norm importance: clients with large updates are picked more often, and count less when they are.
 
-Chen, Horváth, Richtárik, "Optimal Client Sampling for Federated Learning", TMLR 2022 (arXiv:2010.13723, 2020), eq. 7.
+Chen, Horváth, Richtárik, "Optimal Client Sampling for Federated Learning", TMLR 2022 (arXiv:2010.13723, 2020).
 Among independent draws of m clients on average these probabilities have the least variance.
 """
 

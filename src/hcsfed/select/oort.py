@@ -55,6 +55,8 @@ class Oort:
         for parameter in ("explore", "explore_decay", "explore_least", "cutoff", "clip", "pace", "pace_step"):
             if not 0 <= getattr(self, parameter) <= 1:
                 raise bad(parameter, self.name, "a number in [0, 1]", getattr(self, parameter))
+        if not self.penalty >= 0:
+            raise bad("penalty", self.name, "a number >= 0", self.penalty)
         if self.window < 1:
             raise bad("window", self.name, "an int >= 1", self.window)
         return {
@@ -105,7 +107,7 @@ class Oort:
         fine = np.isfinite(answers.losses)
         ids = answers.ids[fine]
         after["round"] += 1
-        after["loss"][ids] = np.maximum(answers.losses[fine], 0)
+        after["loss"][ids] = np.clip(answers.losses[fine], 0, 1e100)  # n_k times a huge claim must not overflow
         after["heard"][ids] = after["round"][0]
         if answers.seconds is not None:
             after["seconds"][answers.ids] = answers.seconds
