@@ -49,6 +49,10 @@ def test_show_prints_client_by_class():
     assert heat == [" " * c + "█" + " " * (9 - c) for c in range(10)]
 
 
+def test_clients_have_a_dotted_name_too():
+    assert json.loads(call("show", "--set", "partition.clients=10", "--json"))["clients"] == 10
+
+
 def test_show_draws_more_clients_than_fit_a_line():
     output = call(
         "show", "--data", "synthetic", "--clients", "500", "--set", "data.samples_per_client=5", "--rows", "0"

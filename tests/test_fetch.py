@@ -186,6 +186,18 @@ def test_progress_counts_up_to_the_whole(server):
     assert {total for _, total in seen} == {len(BODY)}
 
 
+def test_a_bar_is_shown_on_a_terminal_only(server, monkeypatch, tmp_path):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    for kind, shown in ((Terminal, True), (io.StringIO, False)):
+        screen = kind()
+        monkeypatch.setattr("sys.stderr", screen)
+        fetch(published(server.url("/ok")), to=tmp_path / kind.__name__)
+        assert ("rows.bin" in screen.getvalue()) is shown
+
+
 def test_other_places_and_another_folder_can_be_named(server, tmp_path):
     places = fetch(published("http://127.0.0.1:9/"), urls=[server.url("/ok")], to=tmp_path / "there")
     assert places["rows.bin"] == tmp_path / "there/set/rows.bin"

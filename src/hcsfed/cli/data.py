@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -58,6 +58,7 @@ def show(
     if rows < 0:
         raise bad("rows", "data show", "an int >= 0", rows)
     options = _options(set or [])
+    clients = options["partition"].pop("clients", clients)  # one setting, of which --clients is the short form
     federation = load(
         data, partition, clients, seed, data_options=options["data"], partition_options=options["partition"]
     )
@@ -78,8 +79,8 @@ def show(
         console.print(f"{federation.clients - rows} more clients; --rows {federation.clients} lists all", style="dim")
 
 
-def _options(assignments: list[str]) -> dict[str, dict[str, object]]:
-    options: dict[str, dict[str, object]] = {"data": {}, "partition": {}}
+def _options(assignments: list[str]) -> dict[str, dict[str, Any]]:
+    options: dict[str, dict[str, Any]] = {"data": {}, "partition": {}}
     for key, value in parse_assignments(assignments).items():
         section, _, option = key.partition(".")
         if section not in options or not option:
