@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -154,6 +156,8 @@ def test_a_page_replaces_the_old_one_whole(tmp_path):
     write_page([fake.run(rounds=4)], out)
     assert out.read_text("utf-8").startswith("<!doctype html>")
     assert [p.name for p in out.parent.iterdir()] == ["report.html"]
+    with pytest.raises(RunFolderError, match="cannot write the report"):
+        write_page([fake.run(rounds=3)], out / "below-a-file.html")
 
 
 def luminance(colour):
@@ -286,3 +290,9 @@ def test_the_command_says_in_one_line_what_is_wrong(tmp_path, path, out, words):
         report([tmp_path / path], tmp_path / out)
     assert "\n" not in str(told.value)
     assert not (tmp_path / "a.html").exists()
+
+
+def test_tables_and_notebooks_work_without_the_packages_of_the_page():
+    without = "import sys; sys.modules['jinja2'] = sys.modules['markupsafe'] = None"
+    code = f"{without}; import hcsfed.report, hcsfed.report.notebook"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,8 +11,8 @@ from hcsfed.errors import SettingError
 from hcsfed.record import Run
 from hcsfed.report.words import setting
 
-# Where a run is written, watched or computed does not make it another experiment.
-ASIDE = frozenset({"seed", "out", "track", "resume", "json", "backend", "device", "threads"})
+# Where a run is computed does not make it another experiment.
+ASIDE = frozenset({"seed", "backend", "device"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ def group_runs(runs: Iterable[Run]) -> list[Group]:
     """Gather the runs that differ in nothing but the seed, in the order in which they first appear."""
     gathered: dict[str, tuple[dict[str, Any], list[Run]]] = {}
     for run in runs:
-        settings = {k: v for k, v in flat(run.settings).items() if k.split(".")[0] not in ASIDE}
+        settings = {k: v for k, v in flat(run.settings).items() if k not in ASIDE}
         gathered.setdefault(json.dumps(settings, sort_keys=True, default=str), (settings, []))[1].append(run)
     if not gathered:
         raise SettingError("runs of a report must be at least one run, got none")

@@ -7,13 +7,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup, escape
-
 from hcsfed import __version__
+from hcsfed.errors import RunFolderError
 from hcsfed.record import Run
 from hcsfed.report import svg
 from hcsfed.report.curves import AXES, curve, quality
@@ -36,9 +36,12 @@ def write_page(runs: Sequence[Run], out: str | Path) -> Path:
     """Write the report of these runs to one file, whole or not at all."""
     text, out = render(runs), Path(out)
     beside = out.with_name(out.name + ".part")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(out)
+    except OSError as error:
+        raise RunFolderError(f"cannot write the report {str(out)!r}: {error.strerror or error}") from error
     return out
 
 
@@ -55,31 +58,31 @@ def render(runs: Sequence[Run]) -> str:
     drawn = {axis: [curve(group, axis, what) for group in groups] for axis in AXES}
     counted = [picks(group) for group in groups]
     context: dict[str, Any] = {
-        "css": Markup((here / "page.css").read_text("utf-8").replace("/* series */", _series_css())),
-        "js": Markup((here / "page.js").read_text("utf-8")),
+        "css": (here / "page.css").read_text("utf-8").replace("/* series */", _series_css()),
+        "js": (here / "page.js").read_text("utf-8"),
         "title": headline(groups),
         "findings": [_names(sentence) for sentence in findings(summary)],
         "facts": _facts(groups),
         "summary": summary,
         "note": interval_note(summary),
-        "whiskers": {row.group.label: Markup(whisker(summary, row, i)) for i, row in enumerate(summary.rows)},
+        "whiskers": {row.group.label: whisker(summary, row, i) for i, row in enumerate(summary.rows)},
         "meanings": _meanings(groups),
         "what": what,
         "target": target,
         "axes": {axis: words for axis, (words, _) in AXES.items()},
-        "curves": {a: Markup(both_widths(drawn[a], a, what, target, f"curves-{a}")) for a in AXES},
-        "keys": [(g.label, svg.style(i)[0], Markup(svg.swatch(i))) for i, g in enumerate(groups)],
+        "curves": {a: both_widths(drawn[a], a, what, target, f"curves-{a}") for a in AXES},
+        "keys": [(g.label, svg.style(i)[0], svg.swatch(i)) for i, g in enumerate(groups)],
         "far": any(far_apart([c for c in drawn[a] if c is not None], a) for a in AXES),
         "cut": [g.label for g, c in zip(groups, drawn["rounds"], strict=True) if c is not None and c.cut],
         "bands": _bands(groups),
-        "data": Markup(_json({"what": what, "curves": {a: readings(c) for a, c in drawn.items()}})),
+        "data": _json({"what": what, "curves": {a: readings(c) for a, c in drawn.items()}}),
         "picks": [
-            (g.label, p, Markup(picks_figure(p, i, g.label, common_top(p, counted), f"picks-{i}")))
+            (g.label, p, picks_figure(p, i, g.label, common_top(p, counted), f"picks-{i}"))
             for i, (g, p) in enumerate(zip(groups, counted, strict=True))
         ],
         "many_clients": any(len(p.times) > MOST_BARS for p in counted),
         "weighing": [(g.label, w) for g in groups if (w := weighing(g)) is not None],
-        "partitions": [(t, Markup(figure), note) for t, figure, note in _partitions(groups)],
+        "partitions": _partitions(groups),
         "stages": _stages(groups),
         "settings": _settings(groups),
         "about": _about(runs),
@@ -97,14 +100,14 @@ def _json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _names(sentence: str) -> Markup:
+def _names(sentence: str) -> str:
     """Names in backticks → bold."""
-    return Markup(re.sub(r"`(.+?)`", r"<b>\1</b>", str(escape(sentence))))
+    return re.sub(r"`(.+?)`", r"<b>\1</b>", escape(sentence))
 
 
-def _subscripts(sentence: str) -> Markup:
+def _subscripts(sentence: str) -> str:
     """ω_k and Σ_{k∈S} as they would be set."""
-    return Markup(re.sub(r"_(?:\{(.+?)\}|(\w)\b)", r"<sub>\1\2</sub>", str(escape(sentence))))
+    return re.sub(r"_(?:\{(.+?)\}|(\w)\b)", r"<sub>\1\2</sub>", escape(sentence))
 
 
 def _series_css() -> str:
@@ -141,7 +144,7 @@ def _facts(groups: Sequence[Group]) -> list[tuple[str, str]]:
     return told
 
 
-def _meanings(groups: Sequence[Group]) -> list[tuple[str, Markup]]:
+def _meanings(groups: Sequence[Group]) -> list[tuple[str, str]]:
     """What each selector in the report does, from its own docstring."""
     told = {}
     for group in groups:
