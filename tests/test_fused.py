@@ -310,8 +310,8 @@ for kind in (np.uint8, np.float32):
     dots(x, rows, 7, 37, w, 15, np.float32(0.5), offset, z)
     np.testing.assert_allclose(z[:, :15], 0.5 * x[rows].astype(float) @ w[:, :37].T + offset[:15], rtol=1e-5, atol=1e-4)
     after = w + offset[:15, None]
-    after[:, :37] += z[:, :15].T @ x[rows].astype(float)
-    pile(x, rows, 7, 37, z, z.shape[1], 1, offset, w, 15)
+    after[:, :37] += 0.5 * z[:, :15].T @ x[rows].astype(float)
+    pile(x, rows, 7, 37, z, z.shape[1], 1, np.float32(0.5), offset, w, 15)
     np.testing.assert_allclose(w[:, :37], after[:, :37], rtol=1e-4, atol=1e-3)
 top, mass = np.zeros(7, np.float32), np.zeros(7, np.float32)
 z[:] = draw.normal(size=z.shape)

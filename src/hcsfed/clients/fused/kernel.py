@@ -14,7 +14,7 @@ import numpy as np
 
 from hcsfed.clients.fused.packing import layer_of, padded, unpack_difference, zeros
 from hcsfed.clients.fused.softmax import softmax
-from hcsfed.clients.fused.tiles import dots, pile
+from hcsfed.clients.fused.tiles import column_sums, dots, pile
 from hcsfed.clients.fused.vectors import LANES
 from hcsfed.clients.plan import minibatch
 
@@ -109,31 +109,25 @@ def _backward(x, rows, m, scale, shift, flat, shape, keep, drift, count_up, z, s
         if layer > 0:  # back through W as it was
             _clear(sums)
             back = zeros(m * padded(ins)).reshape(m, padded(ins))
-            pile(w, count_up, outs, ins, g, 1, stride, sums, back, m)
+            pile(w, count_up, outs, ins, g, 1, stride, np.float32(1), sums, back, m)
         if keep != 1:
             for i in range(shape[layer, 2], shape[layer, 3] + padded(outs)):
                 flat[i] *= keep
         if len(drift):
             for i in range(shape[layer, 2], shape[layer, 3] + padded(outs)):
                 flat[i] += drift[i]
-        _clear(sums)
-        for r in range(m):
-            for c in range(_lanes(outs)):
-                sums[c] += g[r, c]
+        column_sums(g, m, outs, sums)
         if shape[layer, 4]:
             for c in range(outs):
                 bias[c] += sums[c]
         if layer == 0:
-            for r in range(m):
-                for c in range(_lanes(outs)):
-                    g[r, c] *= scale
             for c in range(outs):
                 sums[c] *= shift
-            pile(x, rows, m, ins, g, stride, 1, sums, w, outs)
+            pile(x, rows, m, ins, g, stride, 1, scale, sums, w, outs)
         else:
             below = z[layer - 1]
             _clear(sums)
-            pile(below, count_up, m, ins, g, stride, 1, sums, w, outs)
+            pile(below, count_up, m, ins, g, stride, 1, np.float32(1), sums, w, outs)
             for r in range(m):
                 for c in range(_lanes(ins)):
                     below[r, c] = back[r, c] if below[r, c] > 0 else np.float32(0)
@@ -197,6 +191,6 @@ def _right(z, m, outs, labels):
         value = z[r, label]
         rivals = 0
         for c in range(outs):
-            rivals += not (z[r, c] < value or (z[r, c] == value and c >= label))
+            rivals += (1 - (z[r, c] <= value)) | ((z[r, c] == value) & (c < label))  # without a branch
         right += rivals == 0
     return right

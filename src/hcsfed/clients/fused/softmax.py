@@ -9,20 +9,19 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from hcsfed.clients.fused.vectors import (
-    F32,
     I32,
     I64,
     LANES,
     VEC,
     call,
     first_lanes,
+    fold,
     load,
     muladd,
     number,
     plane,
     splat,
     store,
-    sums,
 )
 
 
@@ -45,6 +44,10 @@ def _exp(b: ir.IRBuilder, v: ir.Value) -> ir.Value:
     return b.fmul(series, b.bitcast(power, VEC))
 
 
+def _larger(b: ir.IRBuilder, u: ir.Value, v: ir.Value) -> ir.Value:
+    return b.select(b.fcmp_ordered(">", u, v), u, v)
+
+
 @intrinsic
 def softmax(typing: Any, z: Any, m: Any, n: Any, factor: Any, top: Any, mass: Any) -> Any:
     """For r < m: top[r] = max_c z[r, c], mass[r] = Σ_c exp(z[r, c] − top[r]), over c < n, and z[r, c] becomes
@@ -56,27 +59,31 @@ def softmax(typing: Any, z: Any, m: Any, n: Any, factor: Any, top: Any, mass: An
         top_data, mass_data = (context.make_array(top)(context, b, args[k]).data for k in (4, 5))
         zero, width = ir.Constant(I64, 0), ir.Constant(I64, LANES)
         lowest = number(-3e38)
+
+        # Three walks, each short enough for the processor to work at several rows at once.
         with cgutils.for_range(b, args[1], intp=I64) as row:
             start = b.gep(data, [b.mul(row.index, stride)])
             highest = cgutils.alloca_once_value(b, lowest)
             b.store(lowest, highest)
             with cgutils.for_range_slice(b, zero, args[2], width, I64) as (j, _):
                 v = b.select(first_lanes(b, b.sub(args[2], j)), load(b, b.gep(start, [j])), lowest)
-                seen = b.load(highest)
-                b.store(b.select(b.fcmp_ordered(">", v, seen), v, seen), highest)
-            peak = call(b, f"llvm.vector.reduce.fmax.v{LANES}f32", F32, b.load(highest))
-            b.store(peak, b.gep(top_data, [row.index]))
+                b.store(_larger(b, v, b.load(highest)), highest)
+            b.store(fold(b, b.load(highest), _larger), b.gep(top_data, [row.index]))
+        with cgutils.for_range(b, args[1], intp=I64) as row:
+            start = b.gep(data, [b.mul(row.index, stride)])
+            peak = splat(b, b.load(b.gep(top_data, [row.index])))
             total = cgutils.alloca_once_value(b, number(0.0))
             b.store(number(0.0), total)
             with cgutils.for_range_slice(b, zero, args[2], width, I64) as (j, _):
                 place = b.gep(start, [j])
-                power = _exp(b, b.fsub(load(b, place), splat(b, peak)))
+                power = _exp(b, b.fsub(load(b, place), peak))
                 power = b.select(first_lanes(b, b.sub(args[2], j)), power, number(0.0))
                 store(b, power, place)
                 b.store(b.fadd(b.load(total), power), total)
-            share = b.extract_element(sums(b, [b.load(total)]), ir.Constant(I32, 0))
-            b.store(share, b.gep(mass_data, [row.index]))
-            ratio = splat(b, b.fdiv(args[3], share))
+            b.store(fold(b, b.load(total), ir.IRBuilder.fadd), b.gep(mass_data, [row.index]))
+        with cgutils.for_range(b, args[1], intp=I64) as row:
+            start = b.gep(data, [b.mul(row.index, stride)])
+            ratio = splat(b, b.fdiv(args[3], b.load(b.gep(mass_data, [row.index]))))
             with cgutils.for_range_slice(b, zero, args[2], width, I64) as (j, _):
                 place = b.gep(start, [j])
                 store(b, b.fmul(load(b, place), ratio), place)

@@ -4,7 +4,7 @@ Ten output columns leave a general matrix product memory-bound. Here a tile of t
 output c, as in ``torch.nn.Linear``) meets two rows of x at once, and all their products stay in registers:
 
 - :func:`dots`     z[r, c] = scale · Σ_j x[rows[r], j] · W[c, j] + offset[c]       (forward)
-- :func:`pile`     W[c, j] = W[c, j] + base[c] + Σ_r g[r, c] · x[rows[r], j]      (gradient step; back through a layer)
+- :func:`pile`     W[c, j] += scale · Σ_r g[r, c] · x[rows[r], j] + base[c]      (gradient step; back through a layer)
 
 ``x`` is float32 or uint8, converted on its way into the register and read by row number, so nothing is gathered. ``W``
 is float32 with its rows padded to a multiple of ``PADDING``; the padding never enters a product with anything but 0.
@@ -30,6 +30,7 @@ from hcsfed.clients.fused.vectors import (
     first_lanes,
     load,
     muladd,
+    number,
     plane,
     splat,
     store,
@@ -96,15 +97,27 @@ def _pile_tile(outs: int) -> Any:
 
     @intrinsic
     def tile(
-        typing: Any, x: Any, rows: Any, m: Any, n: Any, g: Any, gr: Any, gc: Any, base: Any, w: Any, c: Any, j: Any
+        typing: Any,
+        x: Any,
+        rows: Any,
+        m: Any,
+        n: Any,
+        g: Any,
+        gr: Any,
+        gc: Any,
+        scale: Any,
+        base: Any,
+        w: Any,
+        c: Any,
+        j: Any,
     ) -> Any:
         def build(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
             x_data, x_stride = plane(context, b, x, args[0])
             g_data, _ = plane(context, b, g, args[4])
-            w_data, w_stride = plane(context, b, w, args[8])
+            w_data, w_stride = plane(context, b, w, args[9])
             rows_data = context.make_array(rows)(context, b, args[1]).data
-            base_data = context.make_array(base)(context, b, args[7]).data
-            m0, n0, g_row, g_column, c0, j0 = args[2], args[3], args[5], args[6], args[9], args[10]
+            base_data = context.make_array(base)(context, b, args[8]).data
+            m0, n0, g_row, g_column, c0, j0 = args[2], args[3], args[5], args[6], args[10], args[11]
             outputs = [b.add(c0, ir.Constant(I64, k)) for k in range(outs)]
             places = [
                 b.gep(w_data, [b.add(b.mul(o, w_stride), b.add(j0, ir.Constant(I64, v * LANES)))])
@@ -113,7 +126,9 @@ def _pile_tile(outs: int) -> Any:
             ]
             gs = [b.gep(g_data, [b.mul(o, g_column)]) for o in outputs]
             starts = [splat(b, b.load(b.gep(base_data, [o]))) for o in outputs for _ in range(ABREAST)]
-            totals = [cgutils.alloca_once_value(b, b.fadd(load(b, p), s)) for p, s in zip(places, starts, strict=True)]
+            totals = [cgutils.alloca_once_value(b, number(0.0)) for _ in places]
+            for total in totals:
+                b.store(number(0.0), total)
             masks = [first_lanes(b, b.sub(n0, b.add(j0, ir.Constant(I64, v * LANES)))) for v in range(ABREAST)]
             with cgutils.for_range(b, m0, intp=I64) as loop:
                 row = b.sext(b.load(b.gep(rows_data, [loop.index])), I64)
@@ -125,14 +140,34 @@ def _pile_tile(outs: int) -> Any:
                     for v, value in enumerate(values):
                         total = totals[k * ABREAST + v]
                         b.store(muladd(b, factor, value, b.load(total)), total)
-            for p, total in zip(places, totals, strict=True):
-                store(b, b.load(total), p)
+            for p, total, s in zip(places, totals, starts, strict=True):
+                store(b, muladd(b, b.load(total), splat(b, args[7]), b.fadd(load(b, p), s)), p)
             return context.get_dummy_value()
 
         i = types.int64
-        return types.void(x, rows, i, i, g, i, i, base, w, i, i), build
+        return types.void(x, rows, i, i, g, i, i, types.float32, base, w, i, i), build
 
     return tile
+
+
+@intrinsic
+def column_sums(typing: Any, g: Any, m: Any, n: Any, sums: Any) -> Any:
+    """sums[c] = Σ_{r<m} g[r, c] for c < n and on to the end of the last vector."""
+
+    def build(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        data, stride = plane(context, b, g, args[0])
+        sums_data = context.make_array(sums)(context, b, args[3]).data
+        total = cgutils.alloca_once_value(b, number(0.0))
+        zero, width = ir.Constant(I64, 0), ir.Constant(I64, LANES)
+        with cgutils.for_range_slice(b, zero, args[2], width, I64) as (j, _):
+            b.store(number(0.0), total)
+            with cgutils.for_range(b, args[1], intp=I64) as row:
+                here = b.gep(data, [b.add(b.mul(row.index, stride), j)])
+                b.store(b.fadd(b.load(total), load(b, here)), total)
+            store(b, b.load(total), b.gep(sums_data, [j]))
+        return context.get_dummy_value()
+
+    return types.void(g, types.int64, types.int64, sums), build
 
 
 @intrinsic
@@ -175,20 +210,20 @@ def dots(x, rows, m, n, w, outs, scale, offset, z):
 
 
 @numba.njit(nogil=True)
-def pile(x, rows, m, n, g, gr, gc, base, w, outs):
-    """w[c, j] += base[c] + Σ_{r<m} g.flat[r·gr + c·gc] · x[rows[r], j] for c < outs, j < n."""
+def pile(x, rows, m, n, g, gr, gc, scale, base, w, outs):
+    """w[c, j] += scale · Σ_{r<m} g.flat[r·gr + c·gc] · x[rows[r], j] + base[c] for c < outs, j < n."""
     _stay_apart()
     c = 0
     while c < outs:
         if outs - c >= 10:
             for j in range(0, n, PADDING):
-                _pile_10(x, rows, m, n, g, gr, gc, base, w, c, j)
+                _pile_10(x, rows, m, n, g, gr, gc, scale, base, w, c, j)
             c += 10
         elif outs - c >= 4:
             for j in range(0, n, PADDING):
-                _pile_4(x, rows, m, n, g, gr, gc, base, w, c, j)
+                _pile_4(x, rows, m, n, g, gr, gc, scale, base, w, c, j)
             c += 4
         else:
             for j in range(0, n, PADDING):
-                _pile_1(x, rows, m, n, g, gr, gc, base, w, c, j)
+                _pile_1(x, rows, m, n, g, gr, gc, scale, base, w, c, j)
             c += 1

@@ -6,6 +6,7 @@ builder ``b`` that writes the code, and values of that code.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -94,6 +95,16 @@ def sums(b: ir.IRBuilder, vectors: list[ir.Value]) -> ir.Value:
         ]
         groups *= 2
     return level[0]
+
+
+def fold(b: ir.IRBuilder, v: ir.Value, join: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]) -> ir.Value:
+    """All lanes joined into one value, half with half."""
+    half = LANES // 2
+    while half:
+        picks = [(i + half) % LANES for i in range(LANES)]
+        v = join(b, v, b.shuffle_vector(v, v, ir.Constant(ir.VectorType(I32, LANES), picks)))
+        half //= 2
+    return b.extract_element(v, ir.Constant(I32, 0))
 
 
 def plane(context: Any, b: ir.IRBuilder, kind: Any, value: ir.Value) -> tuple[ir.Value, ir.Value]:
