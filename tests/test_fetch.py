@@ -239,7 +239,9 @@ def test_an_archive_put_there_by_hand_is_used_and_left_alone(server, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "body", [b"not an archive", tarball({"one.bin": b"other"}), tarball({"one.bin": b"1" * 99})[:-9]]
+    "body",
+    [b"not an archive", tarball({"one.bin": b"other"}), tarball({"one.bin": b"1" * 99})[:-9]],
+    ids=["no-archive", "other", "cut-off"],  # the bytes hold the time, and every worker must see the same names
 )
 def test_a_wrong_archive_put_there_by_hand_is_named(tmp_path, body):
     (tmp_path / "mine/set").mkdir(parents=True)
@@ -249,7 +251,9 @@ def test_a_wrong_archive_put_there_by_hand_is_named(tmp_path, body):
 
 
 @pytest.mark.parametrize(
-    ("name", "raw"), [("rows.bin", b"other"), ("rows.bin.gz", b"no gzip"), ("rows.bin.gz", gzip.compress(BODY)[:99])]
+    ("name", "raw"),
+    [("rows.bin", b"other"), ("rows.bin.gz", b"no gzip"), ("rows.bin.gz", gzip.compress(BODY)[:99])],
+    ids=["other", "no-gzip", "cut-off"],
 )
 def test_a_wrong_file_put_there_by_hand_is_named(tmp_path, name, raw):
     (tmp_path / "mine/set").mkdir(parents=True)
