@@ -20,6 +20,7 @@ from hcsfed.errors import bad
 from hcsfed.types import Federation
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+_RECURRENCES = (nn.RNN, nn.LSTM, nn.GRU)
 
 
 def make_trainer(
@@ -67,7 +68,7 @@ def make_trainer(
     common: dict[str, Any] = {"seed": seed, "device": where, "dtype": dtype, "loss": loss}
     if backend == "loop":
         return LoopTrainer(federation, module, work, **common)
-    if where.type == "cpu" and any(isinstance(m, _CONVOLUTIONS) for m in module.modules()):
+    if _fills_the_device(module, where):
         return OneByOne(federation, module, work, **common)
     return _vmapped(federation, module, work, common)
 
@@ -80,6 +81,12 @@ def _fused(
     if not fused.supports(module, federation, work, device):
         return None
     return fused.FusedTrainer(federation, module, work, seed=seed)
+
+
+def _fills_the_device(module: nn.Module, device: torch.device) -> bool:
+    """Whether one client at a time is fastest: PyTorch's recurrent kernels, and convolutions on a CPU."""
+    kinds = _RECURRENCES if device.type == "cuda" else _RECURRENCES + _CONVOLUTIONS
+    return any(isinstance(m, kinds) for m in module.modules())
 
 
 def _vmapped(federation: Federation, module: nn.Module, work: LocalTraining, common: dict[str, Any]) -> TorchTrainer:

@@ -79,30 +79,17 @@ def cnn(input_shape: Shape, classes: int, dropout: float = 0.2) -> nn.Module:
 
 
 class CharLstm(nn.Module):
-    """Characters → logits of the next character at every position.
-
-    The recurrence is written out, step by step: PyTorch's fused LSTM can't be trained for many clients at once on a
-    CPU. Gates stand in PyTorch's order (input, forget, cell, output), with one bias.
-    """
+    """Characters → logits of the next character at every position."""
 
     def __init__(self, classes: int, embedding: int, hidden: int) -> None:
         super().__init__()
         self.embed = nn.Embedding(classes, embedding)
-        self.enter = nn.Linear(embedding, 4 * hidden)
-        self.recur = nn.Linear(hidden, 4 * hidden, bias=False)
+        self.lstm = nn.LSTM(embedding, hidden, batch_first=True)
         self.out = nn.Linear(hidden, classes)
-        self.hidden = hidden
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        entering = self.enter(self.embed(x))
-        h = c = entering.new_zeros(len(x), self.hidden)
-        states = []
-        for t in range(x.shape[1]):
-            i, f, g, o = (entering[:, t] + self.recur(h)).chunk(4, dim=1)
-            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-            h = o.sigmoid() * c.tanh()
-            states.append(h)
-        logits: torch.Tensor = self.out(torch.stack(states, dim=1))
+        states, _ = self.lstm(self.embed(x))
+        logits: torch.Tensor = self.out(states)
         return logits
 
 

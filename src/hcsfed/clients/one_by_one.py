@@ -1,7 +1,8 @@
 """Local training of one client after another, with as little as possible between PyTorch's kernels: for convolutions.
 
 On a CPU one client's convolution already fills the cores, and running several clients' side by side as grouped
-convolutions is slower. Images stand in channels_last, the layout that the kernels are fastest in.
+convolutions is slower; so is a recurrence written out for many clients. Images stand in channels_last, the layout in
+which convolutions are fastest.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ work in every step.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -23,6 +24,9 @@ from hcsfed.clients.dropout import key_names
 from hcsfed.clients.sgd import descend
 from hcsfed.clients.trainer import Task, TorchTrainer, alone
 
+_RARE = 8  # steps; shapes that are seldom met are not worth a trace
+
+Shapes = tuple[torch.Size, int]
 State = dict[str, torch.Tensor]
 Tensors = list[torch.Tensor]
 
@@ -36,7 +40,9 @@ class VmapTrainer(TorchTrainer):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._keys = key_names(self.module)
-        self._traced: dict[tuple[torch.Size, ...], Callable[..., tuple[Tensors, torch.Tensor]]] = {}
+        self._mapped = vmap(grad_and_value(self._weighted_loss), in_dims=(0, None, 0, 0, 0, 0))
+        self._uses: Counter[Shapes] = Counter()
+        self._traced: dict[Shapes, Callable[..., tuple[Tensors, torch.Tensor]]] = {}
 
     def _bytes_per_client(self, steps: int) -> int:
         copies = 5 + (self.work.momentum > 0)
@@ -83,11 +89,14 @@ class VmapTrainer(TorchTrainer):
     def _step(self, *inputs: Any) -> tuple[Tensors, torch.Tensor]:
         """Every client's gradient and minibatch loss; a client with weights of 0 has a gradient of 0."""
         tensors, _, x, *_ = inputs
-        shapes = (x.shape, tensors[0].shape)
+        shapes = x.shape, len(tensors[0])
+        self._uses[shapes] += 1
+        if self._uses[shapes] <= _RARE:
+            gradients, losses = self._mapped(*inputs)
+            return gradients, losses
         if shapes not in self._traced:
-            mapped = vmap(grad_and_value(self._weighted_loss), in_dims=(0, None, 0, 0, 0, 0))
             # A plain lambda: the tracer counts the parameters of what it is given, and `self` misleads it.
-            self._traced[shapes] = make_fx(lambda *given: mapped(*given))(*inputs)
+            self._traced[shapes] = make_fx(lambda *given: self._mapped(*given))(*inputs)
         return self._traced[shapes](*inputs)
 
     def _weighted_loss(
