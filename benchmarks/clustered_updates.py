@@ -41,12 +41,12 @@ def seconds(n: int, width: int, distance: Distance, repeats: int = 5) -> list[fl
     return sorted(times)
 
 
-def agreement(n: int, width: int, distance: Distance, noise: float) -> float:
+def agreement(n: int, width: int, distance: Distance, noise: float, sketch: int) -> float:
     features = updates(n, width, noise)
     with patch.object(ward, "_EXACT", n):
         exact = ward.cut(ward.ward(ward.condensed(features, distance)), n - KINDS)
     with patch.object(ward, "_EXACT", 1):
-        sketched = ward.cut(ward.ward(ward.condensed(features, distance)), n - KINDS)
+        sketched = ward.cut(ward.ward(ward.condensed(features, distance, sketch)), n - KINDS)
     return float(adjusted_rand_score(exact, sketched))
 
 
@@ -56,10 +56,11 @@ def main() -> None:
         for distance in DISTANCES:
             times = seconds(n, width, distance)
             print(f"{distance:6} N = {n}, d = {width}: best {times[0]:.2f} s, median {times[len(times) // 2]:.2f} s")
-    for noise in (0.5, 1.0, 2.0):
-        for distance in DISTANCES:
-            index = agreement(1000, 7850, distance, noise)
-            print(f"{distance:6} N = 1000, d = 7850, noise {noise}: partitions agree to {index:.3f}")
+    for sketch in (64, 256):
+        for noise in (1.0, 1.5, 2.0):
+            for distance in DISTANCES:
+                index = agreement(1000, 7850, distance, noise, sketch)
+                print(f"{distance:6} N = 1000, d = 7850, noise {noise}, sketch {sketch}: agree to {index:.3f}")
 
 
 if __name__ == "__main__":

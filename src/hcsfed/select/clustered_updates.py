@@ -35,7 +35,7 @@ class ClusteredUpdates:
     """
 
     distance: Distance = "arccos"
-    sketch: int = 64
+    sketch: int = 256
 
     name: ClassVar[str] = "clustered-updates"
     claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=False, needs=frozenset({"features"}))

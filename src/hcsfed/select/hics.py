@@ -34,7 +34,7 @@ class HiCS:
     Parameters
     ----------
     clusters
-        M; 0: as many as the cohort has places, the source's usual choice.
+        M; 0, which is ours: as many as the cohort has places.
     temperature
         T; it should be of the order of the entries of Δb, which grow with the learning rate.
     balance

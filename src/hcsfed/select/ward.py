@@ -29,8 +29,8 @@ def ward(distances: Floats) -> Floats:
     return linkage(distances, "ward") if len(distances) else np.zeros((0, 4))
 
 
-def condensed(features: Features, distance: Distance, sketch: int = 64) -> Floats:
-    """All pairwise distances, in ``pdist``'s order.
+def condensed(features: Features, distance: Distance, sketch: int = 256) -> Floats:
+    """All pairwise distances, in ``pdist``'s order; those of L1 and L2 in units of the largest entry.
 
     The angle from a zero vector (a client never seen) is π/2 to any other and 0 to another zero. Above 1,000 clients,
     wide features are first projected to ``sketch`` dimensions by one seeded Gaussian matrix (0: never), which keeps
