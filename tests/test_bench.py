@@ -16,6 +16,7 @@ from hcsfed.cli.bench import app
 from hcsfed.cli.bench import figures as f
 from hcsfed.cli.bench import peers as p
 from hcsfed.cli.bench.engine import Case, Competitor, Turns, cases, measure, wanted
+from hcsfed.cli.bench.show import show
 from hcsfed.cli.bench.task import Score, learned_alike, load, score, store
 from hcsfed.cli.bench.worker import Worker, WorkerError
 from hcsfed.errors import HcsfedError
@@ -122,6 +123,20 @@ def test_a_silent_worker_is_not_waited_for_forever(tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match=r"mute said nothing for 0\.1 s"):
         worker.hear(0.1)
     worker.close(patience=0.1)
+
+
+def test_cohorts_have_the_size_asked_and_reach_across_all_clients() -> None:
+    for case in cases(quick=False):
+        assert len(set(case.ids)) == case.m
+    assert Case("mlp", 10).ids == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]
+
+
+def test_reasons_with_brackets_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    result = {"repeats": 1, "cpu": "x", "cores": 2, "seconds": {"mlp m=10": {f.OURS: [0.5]}}, "verdicts": []}
+    show(result | {"checks": {}, "failed": {"pfl": "RuntimeError: [/gloo/pair.cc:537] reset"}, "took": 1.0})
+    printed = capsys.readouterr().out
+    assert "[/gloo/pair.cc:537]" in printed
+    assert "500 ms" in printed
 
 
 def test_peers_are_picked_by_name() -> None:

@@ -91,7 +91,7 @@ def main() -> None:
 
     def round_of(name: str, ids: list[int]) -> tuple[float, Callable[[], Parameters]]:
         if other is not None and other.stdin is not None:
-            other.stdin.write(f'{{"model": "{name}", "ids": {ids}, "save": null}}\n'.encode())
+            other.stdin.write(f'{{"model": "{name}", "ids": {ids}, "save": null, "once": true}}\n'.encode())
             other.stdin.flush()
         model = models[name]
         with torch.no_grad():

@@ -29,11 +29,13 @@ METHOD = (
     "whatever else the machine does hits all alike. A turn is as many rounds as fit in a fifth of a second, at least "
     "one, and counts as their median; the best turn is compared. Start-up, compilation and a first round are off the "
     "clock. hcsfed hands over every client's update; the others hand over their average. The roofline is the round's "
-    "floating-point operations at the rate of a 2048 x 2048 sgemm in the same repeat. The CNN trains 10 clients for 10 "
+    "floating-point operations at the rate of a 2048 x 2048 sgemm in the same repeat, by PyTorch or NumPy, whichever "
+    "is faster. The CNN trains 10 clients for 10 "
     "steps of 50 random images shaped like CIFAR-10's. The whole round is hcsfed.simulate with a test evaluation in "
     "every round and the random selector."
 )
 SCORED = tuple(f.MODELS)
+CLIENTS = 100
 Say = Callable[[str], None]
 
 
@@ -50,7 +52,8 @@ class Case:
 
     @property
     def ids(self) -> list[int]:
-        return list(range(self.m))
+        """Spread evenly, since neighbours may hold the same class."""
+        return list(range(self.m)) if self.model == "cnn" else list(range(0, CLIENTS, CLIENTS // self.m))
 
 
 @dataclass(frozen=True, eq=False)

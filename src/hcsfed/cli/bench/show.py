@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from hcsfed.cli.bench.figures import OURS, Spread
@@ -60,5 +61,5 @@ def show(result: dict[str, Any]) -> None:
             f"{case}: our test loss goes from {before:.4f} to {mine:.4f} in this round, {others}", soft_wrap=True
         )
     for name, reason in result["failed"].items():
-        console.print(f"[red]left out: {name}[/] ({reason})", soft_wrap=True)
+        console.print(f"[red]left out: {name}[/] ({escape(reason)})", soft_wrap=True)
     console.print(f"took {result['took']:.0f} s", highlight=False)
