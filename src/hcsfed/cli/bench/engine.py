@@ -160,7 +160,7 @@ def engine(
     if ways and benchmarks is None:
         print("hcsfed: the peers need the repository's benchmarks folder: run this in a checkout", file=sys.stderr)
         ways = []
-    began = time.perf_counter()
+    began, here = time.perf_counter(), machine()
 
     def say(what: str) -> None:
         if sys.stderr.isatty():
@@ -191,7 +191,7 @@ def engine(
         say("")
     result = {
         "method": METHOD,
-        **machine(),
+        **here,
         "versions": versions,
         "repeats": 2 if quick else repeats,
         "quick": quick,
