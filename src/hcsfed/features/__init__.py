@@ -5,6 +5,8 @@ A feature is one file and one line here.
 
 from __future__ import annotations
 
+from functools import partial
+
 from hcsfed.features.contract import Context, Feature
 from hcsfed.features.cosine import Cosine
 from hcsfed.features.gc import GradientCompression
@@ -18,6 +20,7 @@ from hcsfed.registry import Registry
 
 FEATURES: Registry[Feature] = Registry("feature")
 FEATURES.add("gc", GradientCompression)
+FEATURES.add("gc-published", partial(GradientCompression, start="random"))
 FEATURES.add("gc-shared", SharedCompression)
 FEATURES.add("sketch", Sketch)
 FEATURES.add("raw", Raw)

@@ -20,10 +20,10 @@ from hcsfed.types import Features
 class Noisy:
     """Any feature, clipped to length C, with N(0, (σC)²) added to each number by the client itself.
 
-    The guarantee is for all data of a client (local, client-level differential privacy): what it sends would have
-    been about as likely from any other data. Two clipped vectors are up to 2C apart, so one round is a Gaussian
-    mechanism with μ = 2/σ. It covers the features alone: norms sent beside them, and the updates of the picked, are not covered; take
-    norms from the noisy features.
+    The guarantee is for all data of a client (local, client-level differential privacy): what it sends would have been
+    about as likely from any other data. Two clipped vectors are up to 2C apart, so one round is a Gaussian mechanism
+    with μ = 2/σ. It covers the features alone: norms sent beside them, and the updates of the picked, are not covered;
+    take norms from the noisy features.
 
     Parameters
     ----------

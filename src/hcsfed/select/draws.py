@@ -107,20 +107,33 @@ def pivotal(pi: Floats, rng: np.random.Generator, order: Ints | None = None) -> 
     """
     order = rng.permutation(len(pi)) if order is None else order
     chances = np.clip(np.asarray(pi, np.float64), 0.0, 1.0)
-    luck = rng.random(len(order) + 1)
+    luck = rng.random(len(order))
     if len(order) < _INTERPRETED:
         plain = chances.tolist()
-        _duels(plain, order.tolist(), luck.tolist(), SURE)
+        duels(plain, order.tolist(), luck.tolist(), SURE, len(order))
         chances = np.array(plain)
     else:
-        compiled(_duels)(chances, order, luck, SURE)
+        compiled(duels)(chances, order, luck, SURE, len(order))
+    return settle(chances, rng)
+
+
+def settle(chances: Floats, rng: np.random.Generator) -> Ints:
+    """Who is in, once at most one is undecided: rounding leaves a hair beside 0 or 1; a fraction is drawn for."""
+    hair = 1e-6
+    open_ = np.flatnonzero((chances > hair) & (chances < 1 - hair))
+    if len(open_):
+        chances[open_] = rng.random(len(open_)) < chances[open_]
     return np.flatnonzero(chances > 0.5)
 
 
-def _duels(chances: MutableSequence[float], order: Sequence[int], luck: Sequence[float], sure: float) -> None:
-    """Set each chance in ``order`` to 0 or 1, one after the other."""
+def duels(
+    chances: MutableSequence[float], order: Sequence[int], luck: Sequence[float], sure: float, length: int
+) -> None:
+    """Set chances along ``order`` to 0 or 1, but for at most one in every stretch of ``length`` units."""
     holder = -1
     for step in range(len(order)):
+        if step % length == 0:
+            holder = -1
         unit = order[step]
         if chances[unit] <= sure or chances[unit] >= 1 - sure:
             continue
@@ -147,11 +160,6 @@ def _duels(chances: MutableSequence[float], order: Sequence[int], luck: Sequence
             holder = loser
         if chances[holder] <= sure or chances[holder] >= 1 - sure:
             holder = -1
-    if holder >= 0:
-        # Rounding leaves the last one a hair beside 0 or 1; a real fraction is drawn for.
-        left = chances[holder]
-        hair = 1e-6
-        chances[holder] = 1.0 if left > 1 - hair or (left > hair and luck[len(order)] < left) else 0.0
 
 
 def conditional_poisson(pi: Floats, rng: np.random.Generator) -> Ints:

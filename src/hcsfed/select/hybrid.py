@@ -1,6 +1,6 @@
 """HCSFed: cluster → allocate → draw by importance → weigh.
 
-G. Shen et al., "Fast Heterogeneous Federated Learning with Hybrid Client Selection", UAI 2023: Alg. 2, with Alg. 1 for the
+G. Shen et al., "Fast Heterogeneous Federated Learning with Hybrid Client Selection": Alg. 2, with Alg. 1 for the
 clusters, eq. 6 for the places per cluster, eq. 7 for the chances inside a cluster and eq. 3 for the weights.
 
 Where the text leaves something open or can be bettered there is an option, and two selectors stand for the two sides:
@@ -26,7 +26,7 @@ Refresh = Literal["fresh", "stale"]
 
 @dataclass(frozen=True)
 class Hybrid:
-    """Clients are grouped by what they have learned; each group sends some, the more telling ones rather than the others.
+    """Clients are grouped by what they have learned; each group sends some, the more telling rather than the others.
 
     Given the features, all inclusion probabilities π are known exactly, so with Horvitz–Thompson weights ω_k/π_k the
     estimate is unbiased whatever the clusters are worth; good clusters only make it more precise.
@@ -43,19 +43,19 @@ class Hybrid:
     within
         Chances inside a cluster: ``uniform``, or ``importance`` (eq. 7).
     importance
-        What eq. 7 takes the norm of: the ``feature`` X_k as printed, or the whole ``update``, by ω_k‖u_k‖, which is what
-        the variance depends on; costs four bytes more.
+        What eq. 7 takes the norm of: the ``feature`` X_k as printed, or the whole ``update``, by ω_k‖u_k‖, which is
+        what the variance depends on; costs four bytes more.
     weights
         ``horvitz-thompson`` (ω_k/π_k, unbiased) or ``published`` (eq. 3, N/m·ω_k, which ignores that some clients are
         likelier to come than others).
     refresh
-        ``fresh``: all clients train every round and send a feature, as in Alg. 2. ``stale``: only the picked train, and
-        what the server knows of the others is their last feature.
+        ``fresh``: all clients train every round and send a feature, as in Alg. 2. ``stale``: only the picked train,
+        and what the server knows of the others is their last feature.
     max_share, min_share
-        Bounds on the chance in one draw, which keep a claimed norm from deciding a round and a weight from exploding: no
-        client gets more than ``max_share`` of its cluster's chance (or an even share, if that is more), and none less
-        than ``min_share`` of an even share (Hesterberg's defensive mixture, 1995). They bound what a client gains by its
-        norm, not by its direction: a lone client far from all others is a cluster of its own, with a place.
+        Bounds on the chance in one draw, which keep a claimed norm from deciding a round and a weight from exploding:
+        no client gets more than ``max_share`` of its cluster's chance (or an even share, if that is more), and none
+        less than ``min_share`` of an even share (Hesterberg's defensive mixture, 1995). They bound what a client gains
+        by its norm, not by its direction: one far from all others is a cluster of its own, with a place.
     """
 
     features: str = "gc-shared"
@@ -139,7 +139,7 @@ class Published:
         As in :class:`Hybrid`.
     """
 
-    features: str = "gc"
+    features: str = "gc-published"
     clusters: int = 10
     refresh: Refresh = "fresh"
 
