@@ -191,7 +191,7 @@ def default(parameter: inspect.Parameter) -> str:
 
 
 def selector_row(name: str, factory: Any) -> list[str]:
-    claims = factory.claims
+    claims = factory().claims  # they may follow from settings: here, from the defaults
     return [
         "yes" if claims.unbiased else "no",
         "yes" if claims.fixed_size else "no",
