@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 import torch
 
+from hcsfed.aggregate import row_norms
 from hcsfed.assemble import Parts
 from hcsfed.clients import Updates
 from hcsfed.errors import DivergedError
@@ -120,7 +121,7 @@ def price(parts: Parts, heard: Hearing, answers: Answers) -> Cost:
 
 def listen(parts: Parts, chunk: Updates, context: Context, t: int) -> Answers:
     """What the server may learn from these clients' updates."""
-    norms = torch.linalg.vector_norm(chunk.vectors, dim=1, dtype=torch.float64).cpu().numpy()
+    norms = row_norms(chunk.vectors)
     if not np.isfinite(norms).all():
         client = chunk.ids[~np.isfinite(norms)][0]
         raise DivergedError(

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from hcsfed.aggregate.algorithms import ALGORITHMS, Algorithm, FedAvg, FedProx
-from hcsfed.aggregate.estimate import WeightedSum
+from hcsfed.aggregate.estimate import WeightedSum, row_norms
 
-__all__ = ["ALGORITHMS", "Algorithm", "FedAvg", "FedProx", "WeightedSum"]
+__all__ = ["ALGORITHMS", "Algorithm", "FedAvg", "FedProx", "WeightedSum", "row_norms"]
