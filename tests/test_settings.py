@@ -14,7 +14,9 @@ from hcsfed.settings import Settings, cohort_size, merge, parse_assignments, rea
 
 def test_later_layers_win_and_dotted_equals_nested():
     nested = merge(Settings(), {"partition": {"name": "dirichlet", "alpha": 0.3}, "local": {"lr": 0.1}})
-    dotted = merge(Settings(), {"partition": "dirichlet", "partition.alpha": 0.9, "local.lr": 1}, {"partition.alpha": 0.3})
+    dotted = merge(
+        Settings(), {"partition": "dirichlet", "partition.alpha": 0.9, "local.lr": 1}, {"partition.alpha": 0.3}
+    )
     assert nested.partition == dotted.partition
     assert (nested.local.lr, dotted.local.lr) == (0.1, 1.0)
 
