@@ -38,11 +38,12 @@ class Traits:
 
 
 def probe(module: nn.Module, loss: RowLoss, rows: Rows, seeded: Callable[[], AbstractContextManager[Any]]) -> Traits:
-    """Try the module, in training mode, on the first rows of the federation. It is left as it was."""
+    """Try the module on the first rows of the federation. Its buffers stay as they were; it is left in training mode."""
     x, y = rows.take(torch.arange(_ROWS, device=rows.device) % rows.count)
     try:
         with torch.no_grad(), seeded():
-            module(x)  # a lazy module has its parameters only after this
+            module.eval()(x)  # a lazy module has its parameters only after this
+            module.train()
         before = [b.clone() for b in module.buffers()]
         with torch.no_grad(), seeded():
             whole = module(x)
