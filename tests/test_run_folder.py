@@ -121,9 +121,10 @@ def test_a_full_disk_gives_one_line_and_keeps_the_last_round(tmp_path, monkeypat
 
     with RunFolder(path, SETTINGS, {}, resume=False) as folder:
         folder.save(entry(1), {"parameters": np.ones(2)})
-        with monkeypatch.context() as patch, pytest.raises(RunFolderError, match=r"No space left.*--resume"):
+        with monkeypatch.context() as patch:
             patch.setattr(folder_module, "_replace", full)
-            folder.save(entry(2), {"parameters": np.ones(2)})
+            with pytest.raises(RunFolderError, match=r"No space left.*--resume"):
+                folder.save(entry(2), {"parameters": np.ones(2)})
     with RunFolder(path, SETTINGS, {}, resume=True) as folder:
         assert folder.checkpoint[0] == 1
         assert len(folder.history) == 1
