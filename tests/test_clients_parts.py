@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -16,11 +15,18 @@ from hcsfed.clients.chunks import Chunks, out_of_memory
 from hcsfed.clients.dropout import CountedDropout, counted, step_keys
 from hcsfed.clients.loop import LoopTrainer
 from hcsfed.clients.one_by_one import OneByOne
-from hcsfed.clients.probe import probe
 from hcsfed.clients.vmapped import VmapTrainer
 from hcsfed.errors import SettingError
 
 WORK = LocalTraining(steps=4, batch=6, lr=0.1)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # small products are slower on more
+    yield
+    torch.set_num_threads(threads)
 
 
 def normed() -> nn.Module:
@@ -65,16 +71,16 @@ def test_frozen_parameters_and_counters_stand_outside_the_vector():
 def test_masks_drop_the_asked_share_and_do_not_resemble_each_other():
     layer = CountedDropout(0.3, layer=0, channels=False).train()
     masks = []
-    for key in step_keys(7, 2, np.array([3, 4]), 2).reshape(-1).tolist() + [0, 1, 2**40]:
+    for key in [*step_keys(7, 2, np.array([3, 4]), 2).reshape(-1).tolist(), 0, 1, 2**40]:
         layer.key.fill_(key)
         layer.calls = 0
-        masks += [(layer(torch.ones(200, 500)) > 0).double().flatten() for _ in range(2)]
+        masks += [(layer(torch.ones(100, 300)) > 0).double().flatten() for _ in range(2)]
     kept = torch.stack(masks)
     n = kept.shape[1]
     assert (kept.mean(1) - 0.7).abs().max() < 4.5 * (0.21 / n) ** 0.5
     correlation = torch.corrcoef(kept) - torch.eye(len(kept))
     assert correlation.abs().max() < 4.5 / n**0.5
-    for lag in (1, 2, 64, 500):
+    for lag in (1, 2, 64, 300):
         pairs = torch.corrcoef(torch.stack([kept[:, :-lag].flatten(), kept[:, lag:].flatten()]))
         assert pairs[0, 1].abs() < 4.5 / kept.numel() ** 0.5
 
@@ -169,11 +175,7 @@ def test_evaluation_is_the_modules_own_in_evaluation_mode():
 def test_local_losses_are_evaluations_of_the_clients_own_rows(data, rows, monkeypatch):
     monkeypatch.setattr("hcsfed.clients.evaluate._ROWS", rows)
     monkeypatch.setattr("hcsfed.clients.evaluate._BLOCK", 40)
-    model = (
-        {"uint8": "mlp", "float32": "linear"}[data.x.dtype.name]
-        if data.y.ndim == 1 or not data.classes
-        else "char-lstm"
-    )
+    model = "linear" if not data.classes else "mlp" if data.y.ndim == 1 else "char-lstm"
     trainer = make_trainer(data, model, WORK, seed=0, backend="loop")
     start = trainer.initial() + 0.01
     ids = np.array([2, 0, 3, 1])
@@ -254,7 +256,6 @@ def test_rows_that_meet_are_told_from_rows_apart():
     assert traits(dropping(0.5)).rows_apart
     assert not traits(normed()).rows_apart
     assert not traits(nn.Sequential(nn.Linear(12, 5), nn.Softmax(dim=0))).rows_apart
-    assert probe.__doc__
 
 
 # What is called a model
@@ -349,16 +350,3 @@ def test_engines_follow_the_model():
     }
     assert make_trainer(flat, plain, WORK, seed=0).engine == "vmap"
     assert make_trainer(flat, plain, WORK, seed=0, backend="loop").engine == "loop"
-
-
-@pytest.mark.slow
-def test_many_clients_at_once_beat_the_loop():
-    data, work = images([100] * 20), LocalTraining(steps=20, batch=20)
-    seconds = []
-    for kind in (VmapTrainer, LoopTrainer):
-        trainer = kind(data, plain(), work, seed=0)
-        list(trainer.train(trainer.initial(), np.arange(20), 0))
-        start = time.process_time()
-        list(trainer.train(trainer.initial(), np.arange(20), 0))
-        seconds.append(time.process_time() - start)
-    assert seconds[0] < seconds[1]

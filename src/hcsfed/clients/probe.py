@@ -38,7 +38,7 @@ class Traits:
 
 
 def probe(module: nn.Module, loss: RowLoss, rows: Rows, seeded: Callable[[], AbstractContextManager[Any]]) -> Traits:
-    """Try the module on the first rows of the federation. Its buffers stay as they were; it is left in training mode."""
+    """Try the module on the first rows of the federation. Its buffers stay as they were, its mode is training."""
     x, y = rows.take(torch.arange(_ROWS, device=rows.device) % rows.count)
     try:
         with torch.no_grad(), seeded():
