@@ -56,7 +56,7 @@ def group(
         ranks = np.sort(rng.choice(int(below[-1]), groups, replace=False, shuffle=False)) if start == "random" else None
         centres = _at_ranks(points, below, groups, ranks)
         lloyd(points, below, moment, centres, 50)
-        return centres
+        return _held(points, centres)
     centres = _by_density(points, below, groups)
     for _ in range(_EXCHANGES):
         lloyd(points, below, moment, centres, 5)
@@ -65,7 +65,14 @@ def group(
             break
         centres = exchanged
     lloyd(points, below, moment, centres, 20)
-    return centres
+    return _held(points, centres)
+
+
+def _held(points: NDArray[Any], centres: Floats) -> Floats:
+    """The centres, those without points (of numbers that are often equal) put where the one below them is."""
+    edges = np.concatenate([[0], np.searchsorted(points, (centres[1:] + centres[:-1]) / 2), [len(points)]])
+    held = np.flatnonzero(np.diff(edges) > 0)
+    return np.asarray(centres[held[np.maximum(np.searchsorted(held, np.arange(len(centres)), "right") - 1, 0)]])
 
 
 def _at_ranks(points: NDArray[Any], below: Floats, groups: int, ranks: Ints | None) -> Floats:

@@ -43,7 +43,7 @@ def variability(x: NDArray[Any], labels: Ints) -> Floats:
     deviation = np.zeros(len(members))
     for start in range(0, len(labels), _ROWS):
         rows = slice(start, start + _ROWS)
-        gap = x[rows] - means[labels[rows]].astype(x.dtype)
+        gap = x[rows] - means[labels[rows]]  # in doubles: squares of what a float32 may hold don't overflow
         deviation += np.bincount(labels[rows], np.einsum("ij,ij->i", gap, gap), len(members))
     return 2 * deviation / np.maximum(members - 1, 1)
 
@@ -53,7 +53,7 @@ def group_sums(x: NDArray[Any], labels: Ints, groups: int) -> Floats:
     total = np.zeros((groups, x.shape[1]))
     for start in range(0, len(labels), _ROWS):
         of = labels[start : start + _ROWS]
-        member = sparse.csc_array((np.ones(len(of), x.dtype), of, np.arange(len(of) + 1)), shape=(groups, len(of)))
+        member = sparse.csc_array((np.ones(len(of)), of, np.arange(len(of) + 1)), shape=(groups, len(of)))
         total += member @ x[start : start + _ROWS]
     return total
 

@@ -21,7 +21,7 @@ from hcsfed.select.space import cells, chances_of, leading
 from hcsfed.types import Features, Floats, Ints, Selection, View
 
 _DIRECTIONS = 8  # by which neighbours are told
-_CELL = 32
+_CELL = 8
 _MOST = 16
 
 
@@ -49,8 +49,8 @@ class Cube:
         ``fresh``: all clients train and send a feature every round; ``stale``: the picked alone, of others the last
         one.
     exact
-        Number of clients up to which the local form looks for neighbours among all; beyond, it takes clients in an
-        order in which neighbours follow each other.
+        Number of clients up to which the local form looks for neighbours among all; beyond, stretches of clients that
+        lie together fly first, until so many are left.
     """
 
     features: str = "sketch"
@@ -96,18 +96,25 @@ def cube(
     pi = pi.copy()
     sums = _balanced(x, weights, pi, directions, rng)
     open_ = rng.permutation(np.flatnonzero((pi > SURE) & (pi < 1 - SURE)))
+    fly = compiled(_fly)
     if local and len(open_) > exact:
         order, _ = cells(sums[open_, 1 : 1 + _DIRECTIONS], _CELL)
         open_ = open_[order[order >= 0]]
-    if local and len(open_) <= exact:
+        length = 4 * sums.shape[1]
+        while len(open_) > max(exact, length):  # each stretch of neighbours flies alone and leaves a quarter undecided
+            for start in range(0, len(open_), length):
+                stretch = open_[start : start + length]
+                fly(sums, pi, stretch, rng.random(len(stretch)), SURE)
+            open_ = open_[(pi[open_] > SURE) & (pi[open_] < 1 - SURE)]
+    if local:
         _fly_locally(sums, pi, open_, rng)
     else:
-        compiled(_fly)(sums, pi, open_, rng.random(len(open_)), SURE)
+        fly(sums, pi, open_, rng.random(len(open_)), SURE)
     for kept in range(sums.shape[1] - 1, 0, -1):
         open_ = open_[(pi[open_] > SURE) & (pi[open_] < 1 - SURE)]
         if len(open_) < 2:
             break
-        compiled(_fly)(np.ascontiguousarray(sums[:, :kept]), pi, open_, rng.random(len(open_)), SURE)
+        fly(np.ascontiguousarray(sums[:, :kept]), pi, open_, rng.random(len(open_)), SURE)
     return settle(pi, rng)
 
 

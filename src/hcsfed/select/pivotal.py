@@ -22,7 +22,7 @@ from hcsfed.types import Features, Floats, Ints, Selection, View
 Chances = Literal["weight", "equal", "norm"]
 
 _BLOCK = 1024
-_DIRECTIONS = 8
+_DIRECTIONS = 16  # by which cells are cut
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from hcsfed.types import Features, Floats, Ints
 
 _SAMPLE = 4096
+_GAPS = 1024
 
 
 def leading(x: Features, count: int, rng: np.random.Generator) -> NDArray[Any]:
@@ -38,27 +39,35 @@ def leading(x: Features, count: int, rng: np.random.Generator) -> NDArray[Any]:
 
 
 def cells(points: NDArray[Any], size: int) -> tuple[Ints, int]:
-    """An order of the points in which every stretch of the returned length is a cell of neighbours of about ``size``.
+    """An order of the points in which every stretch of the returned length is a cell of at most ``size`` neighbours.
 
-    Cells are halved at the median of their widest coordinate until they are small enough (a k-d tree, Bentley 1975);
-    cells that lie next to each other in the order share most of the tree. The length is the largest cell's, shorter
-    cells are filled up with −1.
+    Cells are cut along their widest coordinate until they are small enough (a k-d tree, Bentley 1975): large ones at
+    the median, small ones at the widest gap about it, which goes round clusters rather than through. Cells that lie
+    next to each other in the order share most of the tree. Cells shorter than the longest are filled up with −1.
     """
-    parts = [np.arange(len(points))]
-    while len(parts[0]) > size:  # the first part is never the smaller half
-        halves = []
-        for part in parts:
-            at = points[part]
-            values = at[:, int(np.argmax(np.ptp(at, axis=0)))]
-            cut = (len(part) + 1) // 2
-            halved = np.argpartition(values, cut - 1) if len(part) > 1 else np.zeros(1, np.int64)
-            halves += [part[halved[:cut]], part[halved[cut:]]]
-        parts = halves
-    length = len(parts[0])
-    order = np.full((len(parts), length), -1)
-    for row, part in zip(order, parts, strict=True):
+    done: list[Ints] = []
+    waiting = [np.arange(len(points))]
+    points = points if points.shape[1] else np.zeros((len(points), 1))
+    while waiting:
+        part = waiting.pop()
+        if len(part) <= size:
+            done.append(part)
+            continue
+        at = points[part]
+        values = at[:, int(np.argmax(np.ptp(at, axis=0)))]
+        if len(part) > _GAPS:
+            cut = len(part) // 2
+            order = np.argpartition(values, cut)
+        else:
+            order = np.argsort(values, kind="stable")
+            least = max(1, len(part) // 4)
+            cut = least + int(np.argmax(np.diff(values[order])[least - 1 : len(part) - least]))
+        waiting += [part[order[cut:]], part[order[:cut]]]
+    length = max(len(part) for part in done)
+    filled = np.full((len(done), length), -1)
+    for row, part in zip(filled, done, strict=True):
         row[: len(part)] = part
-    return order.reshape(-1), length
+    return filled.reshape(-1), length
 
 
 def chances_of(kind: str, weights: Floats, norms: Floats | None) -> Floats:
