@@ -222,6 +222,19 @@ def test_batch_norm_buffers_are_learned_and_counters_are_not():
     assert trainer.module.norm.num_batches_tracked == 0
 
 
+def test_a_counter_starts_anew_with_every_client():
+    """With ``momentum=None`` batch-norm weighs by its counter, which no client may inherit from the one before."""
+    data = images(NORMED)
+    module = nn.Sequential(nn.Linear(12, 8), nn.BatchNorm1d(8, momentum=None), nn.Linear(8, 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        chosen = make_trainer(data, module, EVERYTHING, seed=1)
+    whole = result(chosen)[0]
+    for kind in (OneByOne, LoopTrainer):
+        alone = result(kind(data, module, EVERYTHING, seed=1), ids=np.array([3]))[0]
+        torch.testing.assert_close(alone[0], whole[3], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", [VmapTrainer, OneByOne, LoopTrainer])
 def test_batch_norm_names_the_client_with_one_row(kind):
     trainer = kind(images(RAGGED), seeded(Normed), EVERYTHING, seed=1)
@@ -273,9 +286,11 @@ def test_full_batches_of_least_squares_follow_the_closed_form(backend):
         np.testing.assert_allclose(updates.vectors[k].numpy(), expected, rtol=1e-4, atol=1e-6)
 
 
-def test_bfloat16_is_near_float32():
+@pytest.mark.parametrize(("model", "engine"), [("cnn", "one-by-one"), ("mlp", "vmap")])
+def test_bfloat16_is_near_float32(model, engine):
     data, work = images([20, 20], (1, 8, 8)), LocalTraining(steps=3, batch=8, lr=0.1)
-    half, full = (make_trainer(data, "cnn", work, seed=1, dtype=d) for d in ("bfloat16", "float32"))
+    half, full = (make_trainer(data, model, work, seed=1, dtype=d) for d in ("bfloat16", "float32"))
+    assert half.engine == engine
     (u,), (v,) = (list(t.train(t.initial(), np.arange(2), 0)) for t in (half, full))
     assert u.vectors.dtype == torch.float32
     assert 0 < (u.vectors - v.vectors).norm() < 0.1 * v.vectors.norm()

@@ -228,6 +228,15 @@ def test_whole_numbers_stay_whole_for_an_embedding_only():
     np.testing.assert_allclose(seen[0, 0], images([5]).x[4] / 255 - 0.3, rtol=1e-5, atol=1e-6)
 
 
+def test_float_rows_are_scaled_and_shifted_without_touching_them():
+    raw = np.arange(48, dtype=np.float32).reshape(4, 12)
+    data = federation([4], raw.copy(), np.zeros(4, np.uint8), 5, scale=0.5, shift=-1.0)
+    trainer = LoopTrainer(data, plain(), WORK, seed=0)
+    trainer.evaluate(trainer.initial(), data.x, data.y)
+    np.testing.assert_array_equal(trainer.rows.take(torch.arange(4))[0], raw * 0.5 - 1)
+    np.testing.assert_array_equal(data.x, raw)
+
+
 @pytest.mark.parametrize("kind", [np.uint16, np.int64, np.uint32])
 def test_labels_of_any_whole_type_are_read(kind):
     data = images([20, 20])

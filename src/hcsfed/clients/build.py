@@ -32,8 +32,8 @@ def build_module(federation: Federation, model: Model, seed: int, **options: Any
             raise SettingError(f"a model given as a module takes no options, got {', '.join(options)}")
         return model
     inputs = {"input_shape": federation.x.shape[1:], "classes": federation.classes or prod(federation.y.shape[1:])}
-    with torch.random.fork_rng():
-        torch.manual_seed(int(keys(seed, "model", 0, 0)) & 2**63 - 1)
+    with torch.random.fork_rng([]):
+        torch.default_generator.manual_seed(int(keys(seed, "model", 0, 0)) & 2**63 - 1)
         if isinstance(model, str) and ":" not in model:
             return MODELS.build(model, *inputs.values(), **options)
         factory = _imported(model) if isinstance(model, str) else model
@@ -53,8 +53,8 @@ def _imported(path: str) -> Any:
         found: Any = importlib.import_module(where)
         for part in name.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
-        raise SettingError(f"model {path!r} can't be imported: {error}") from error
+    except Exception as error:  # whatever the user's own code does
+        raise SettingError(f"model {path!r} can't be imported: {_first_line(error)}") from error
     finally:
         if added and folder in sys.path:
             sys.path.remove(folder)
@@ -74,8 +74,13 @@ def _called(factory: Callable[..., Any], inputs: dict[str, Any], options: dict[s
     given = {k: v for k, v in inputs.items() if k in parameters}
     try:
         module = factory(**{**given, **options})
-    except TypeError as error:
-        raise SettingError(f"model {name} could not be built: {error}") from error
+    except Exception as error:
+        raise SettingError(f"model {name} could not be built: {_first_line(error)}") from error
     if not isinstance(module, nn.Module):
         raise SettingError(f"model {name} must give a torch.nn.Module, got {type(module).__name__}")
     return module
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__

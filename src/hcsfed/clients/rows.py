@@ -60,9 +60,7 @@ class Rows:
             return x.long()
         if (self.scale, self.shift) == (1.0, 0.0):
             return x.float()
-        if x.dtype == torch.float32:
-            return torch.add(self.shift, x, alpha=self.scale) if self.shift else x * self.scale
-        scaled = x.float().mul_(self.scale)
+        scaled = x * self.scale if x.dtype == torch.float32 else x.float().mul_(self.scale)  # x itself stays
         return scaled.add_(self.shift) if self.shift else scaled
 
     def targets(self, y: torch.Tensor) -> torch.Tensor:

@@ -173,7 +173,10 @@ class TorchTrainer(ABC):
         """Make all that is random in one step of one client a function of its key: call inside ``_seeded``."""
         for layer in self._dropouts:
             layer.key.copy_(key)
-        torch.manual_seed(int(key) & 2**63 - 1)  # for modules that draw from the global generator
+        number = int(key) & 2**63 - 1  # for modules that draw from the global generator
+        torch.default_generator.manual_seed(number)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(number)
 
     @contextmanager
     def _seeded(self) -> Iterator[None]:

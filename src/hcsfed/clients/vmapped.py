@@ -83,7 +83,8 @@ class VmapTrainer(TorchTrainer):
             sums[:width] += losses
             stack.descend([g[:active] for g in gradients], slice(0, active), task.lr)
         back = torch.argsort(place)  # all started alike, so only now it matters whose row is whose
-        vectors.copy_(vectors[back])
+        if plan.steps.min() < plan.steps.max():
+            vectors.copy_(vectors[back])
         return sums[back]
 
     def _step(self, *inputs: Any) -> tuple[Tensors, torch.Tensor]:
