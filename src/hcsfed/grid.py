@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hcsfed.errors import HcsfedError
-from hcsfed.settings import Settings, merge
+from hcsfed.settings import Settings, merge, with_seed
+from hcsfed.variants import Variant, variant
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,10 @@ class Cell:
     settings: Settings
 
 
-def cells(base: Settings, selectors: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
-    """All pairs of selectors and seeds."""
-    return [
-        Cell(f"{selector}-s{seed}", merge(base, {"selector": selector, "seed": seed}))
-        for selector in selectors
-        for seed in seeds
-    ]
+def cells(base: Settings, selectors: Sequence[str | Variant], seeds: Sequence[int]) -> list[Cell]:
+    """All pairs of selectors (as :mod:`hcsfed.variants` reads them) and seeds."""
+    read = [variant(s) if isinstance(s, str) else s for s in selectors]
+    return [Cell(f"{one.slug}-s{seed}", with_seed(one.over(base), seed)) for one in read for seed in seeds]
 
 
 def run_all(

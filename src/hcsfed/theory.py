@@ -33,6 +33,8 @@ from hcsfed.select.allocation import places
 from hcsfed.select.draws import inclusion, pairs
 from hcsfed.types import Floats, Ints, View
 
+_COLUMNS = 1 << 16
+
 
 @dataclass(frozen=True)
 class Error:
@@ -183,6 +185,11 @@ class Link:
     exact: float | None
     whole: float
 
+    def over(self, unit: float) -> Link:
+        """In other units."""
+        exact = None if self.exact is None else self.exact / unit
+        return Link(self.design, self.large / unit, exact, self.whole / unit)
+
 
 def chain(y: Floats, labels: Ints, m: int) -> list[Link]:
     """Theorem 1 on a population: V(hybrid) ≤ V(re-allocated) ≤ V(cluster) ≤ V(random)?
@@ -233,8 +240,16 @@ def measured(
     The Gram matrix of the updates is all that is needed: with δ the difference of a draw's weights and ω, the squared
     error is δᵀ·U·Uᵀ·δ. Of the mean's squared error the part that is chance (variance/draws) is taken off.
     """
-    exact = np.asarray(updates, np.float64)
-    return measured_by(selector, view, exact @ exact.T, size, draws, rng)
+    return measured_by(selector, view, inner_products(updates), size, draws, rng)
+
+
+def inner_products(updates: NDArray[Any]) -> Floats:
+    """U·Uᵀ in doubles, some columns at a time."""
+    total = np.zeros((len(updates), len(updates)))
+    for left in range(0, updates.shape[1], _COLUMNS):
+        part = np.asarray(updates[:, left : left + _COLUMNS], np.float64)
+        total += part @ part.T
+    return total
 
 
 def measured_by(selector: Selector, view: View, gram: Floats, size: int, draws: int, rng: np.random.Generator) -> Error:

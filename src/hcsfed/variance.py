@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
 
 from hcsfed.aggregate import WeightedSum
 from hcsfed.assemble import Parts, assemble, build_feature
+from hcsfed.errors import SettingError, bad
+from hcsfed.features import Feature
 from hcsfed.hearing import hear
 from hcsfed.rng import stream
-from hcsfed.select import SELECTORS, Selector
+from hcsfed.select import Selector, pick, start
+from hcsfed.select.kmeans import kmeans
 from hcsfed.settings import Choice, Settings
-from hcsfed.theory import Error, measured
-from hcsfed.types import State
+from hcsfed.theory import Error, Link, chain, inner_products, measured_by, population
+from hcsfed.types import Floats, Ints, Selection, State, View
+from hcsfed.variants import Variant, variant
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +34,31 @@ class Moment:
     parameters: torch.Tensor
     aggregate: torch.Tensor | None
     updates: np.ndarray
+
+    @cached_property
+    def inner(self) -> Floats:
+        """U·Uᵀ."""
+        return inner_products(self.updates)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement: who, when, how far off."""
+
+    seed: int
+    round: int
+    selector: str
+    error: Error
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """All updates of a round, what a selector knows of them, and whom it picks."""
+
+    selector: str
+    updates: np.ndarray
+    view: View
+    selection: Selection
 
 
 def path(parts: Parts, at: Sequence[int]) -> Iterator[Moment]:
@@ -41,29 +71,81 @@ def path(parts: Parts, at: Sequence[int]) -> Iterator[Moment]:
         for chunk in parts.trainer.train(parameters, everyone, t):
             total.add(chunk.vectors, parts.federation.weights[chunk.ids])
             if t in at:
-                kept.append(chunk.vectors.cpu().numpy())
+                kept.append(chunk.vectors.cpu().numpy().copy())
         if t in at:
             yield Moment(t, parameters, aggregate, np.concatenate(kept))
         aggregate = total.value()
         parameters = parts.algorithm.step(parameters, aggregate)
 
 
-def error_of(parts: Parts, selector: Selector, moment: Moment, draws: int) -> Error:
-    """The selector's error at a moment, with everything that it asks for heard fresh."""
-    feature = build_feature(parts.settings, selector)
-    asked = replace(parts, selector=selector, feature=feature)
+def view_at(parts: Parts, selector: Selector, feature: Feature | None, moment: Moment) -> View:
+    """What the selector sees at a moment, all that it asks for heard fresh (also where a run would know it stale)."""
     memory: State = {} if moment.aggregate is None else {"aggregate": moment.aggregate.cpu().numpy()}
-    view = hear(asked, memory, moment.parameters, moment.round).view
-    rng = stream(parts.settings.seed, f"variance of {selector.name}", moment.round)
-    return measured(selector, view, moment.updates, parts.size, draws, rng)
+    asked = replace(parts, selector=selector, feature=feature)
+    return hear(asked, memory, moment.parameters, moment.round).view
 
 
-def errors(
-    settings: Settings, selectors: Sequence[Selector | str], at: Sequence[int], draws: int
-) -> Iterator[tuple[int, str, Error]]:
-    """(round, selector, error) for all selectors at all the rounds."""
-    named = [(s, SELECTORS.build(s)) if isinstance(s, str) else (s.name, s) for s in selectors]
+def errors(settings: Settings, selectors: Sequence[Variant | str], at: Sequence[int], draws: int) -> Iterator[Row]:
+    """Measure all selectors (as :mod:`hcsfed.variants` reads them) at all the rounds, counted from 0."""
+    if not at or min(at) < 0:
+        raise bad("at", "variance", "rounds counted from 0", list(at))
+    if draws < 2:
+        raise bad("draws", "variance", "an int ≥ 2", draws)
+    read = [variant(s) if isinstance(s, str) else s for s in selectors]
+    asked = [(one.label, one.build(settings), _on_one_path(one, settings)) for one in read]
     parts = assemble(replace(settings, selector=Choice("full")))
     for moment in path(parts, at):
-        for name, selector in named:
-            yield moment.round, name, error_of(parts, selector, moment, draws)
+        views: dict[str, View] = {}
+        for label, selector, its_settings in asked:
+            feature = build_feature(its_settings, selector)
+            heard = repr((sorted(selector.claims.needs), selector.claims.trains, feature))
+            if heard not in views:
+                views[heard] = view_at(parts, selector, feature, moment)
+            rng = stream(settings.seed, f"variance of {selector.name}", moment.round)
+            error = measured_by(selector, views[heard], moment.inner, parts.size, draws, rng)
+            yield Row(settings.seed, moment.round, label, error)
+
+
+def theorem(settings: Settings, features: str, clusters: int, at: Sequence[int]) -> Iterator[tuple[int, list[Link]]]:
+    """Theorem 1's chain at each round, in units of ‖full‖², with clusters found on these features."""
+    selector = variant(f"cluster:features={features}:clusters={clusters}").build(settings)
+    parts = assemble(replace(settings, selector=Choice("full")))
+    feature = build_feature(settings, selector)
+    for moment in path(parts, at):
+        heard = view_at(parts, selector, feature, moment)
+        labels = clustered(heard, min(clusters, parts.size), settings.seed, moment.round)
+        y = population(moment.updates, parts.federation.weights)
+        unit = float((y.mean(axis=0) ** 2).sum())
+        yield moment.round, [link.over(unit) for link in chain(y, labels, parts.size)]
+
+
+def looks(settings: Settings, selectors: Sequence[Variant | str], round: int) -> Iterator[Look]:
+    """What each selector sees at a round, and one pick that it makes of it."""
+    read = [variant(s) if isinstance(s, str) else s for s in selectors]
+    asked = [(one.label, one.build(settings), _on_one_path(one, settings)) for one in read]
+    for label, selector, _ in asked:
+        if "features" not in selector.claims.needs:
+            raise bad("selectors", "picture", "selectors that compare clients by features", label)
+    parts = assemble(replace(settings, selector=Choice("full")))
+    for moment in path(parts, [round]):
+        for label, selector, its_settings in asked:
+            view = view_at(parts, selector, build_feature(its_settings, selector), moment)
+            view = replace(view, state=start(selector, view.clients))
+            chosen = pick(selector, view, parts.size, stream(settings.seed, "picture", round))
+            yield Look(label, moment.updates, view, chosen)
+
+
+def clustered(view: View, clusters: int, seed: int, round: int) -> Ints:
+    """The k-means partition of a view's features."""
+    if view.features is None:
+        raise bad("view", "clusters", "given with features", None)
+    return kmeans(view.features, clusters, stream(seed, "clusters", round)).labels
+
+
+def _on_one_path(one: Variant, settings: Settings) -> Settings:
+    """The variant's settings; refused where they would change what clients learn and not only who is picked."""
+    its = one.over(settings)
+    if replace(its, selector=settings.selector, features=settings.features) != settings:
+        changed = ", ".join(name for name in one.others if not name.startswith("features."))
+        raise SettingError(f"variance asks all selectors about the same updates, so {one.label} can't set {changed}")
+    return its

@@ -15,7 +15,7 @@ from hcsfed.errors import bad
 
 
 def compare(
-    selectors: Annotated[str, typer.Option("--selectors", help="Selectors, separated by commas.")],
+    selectors: f.Selectors,
     seeds: Annotated[int, typer.Option("--seeds", help="How many seeds, counted from --seed.")] = 3,
     seed: Annotated[int, typer.Option("--seed", help="The first seed.")] = 0,
     data: f.Data = None,
@@ -50,9 +50,9 @@ def compare(
         raise bad("seeds", "compare", "an int ≥ 1", seeds)
     if jobs < 0:
         raise bad("jobs", "compare", "an int ≥ 0", jobs)
-    names = [name.strip() for name in selectors.split(",") if name.strip()]
-    if not names:
-        raise bad("selectors", "compare", "names separated by commas", selectors)
+    from hcsfed.variants import variants
+
+    chosen = variants(selectors, "compare")
     base = f.settings_from(
         config,
         set_,
@@ -81,11 +81,8 @@ def compare(
     from hcsfed.grid import cells, run_all
     from hcsfed.record import read_run
     from hcsfed.report import summarise, summary_table, write_page
-    from hcsfed.select import SELECTORS
 
-    for name in names:
-        SELECTORS.check(name, {})
-    grid = cells(base, list(dict.fromkeys(names)), range(seed, seed + seeds))
+    grid = cells(base, chosen, range(seed, seed + seeds))
     with bars(quiet=as_json or not sys.stderr.isatty()) as live:
         tasks = {cell.name: live.add_task(cell.name, total=cell.settings.rounds, accuracy="") for cell in grid}
 

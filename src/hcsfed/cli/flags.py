@@ -1,4 +1,4 @@
-"""The flags that ``run`` and ``compare`` share: short forms of dotted settings."""
+"""The flags that ``run``, ``compare`` and ``variance`` share: short forms of dotted settings."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ Rate = Annotated[Text, _flag("--lr", "Learning rate. [0.01]", _LOCAL)]
 Device = Annotated[Text, _flag("--device", "auto, cpu or cuda. [auto]", _HOW)]
 Backend = Annotated[Text, _flag("--backend", "auto, loop or batched. [auto]", _HOW)]
 Config = Annotated[Path | None, _flag("--config", "A TOML file of settings; flags win over it.", _HOW)]
+Selectors = Annotated[
+    str, typer.Option("--selectors", help="Selectors, separated by commas; options as in hcsfed:features=sketch.")
+]
 Assign = Annotated[
     list[str] | None, _flag("--set", "Any setting by its dotted name, e.g. partition.alpha=0.3. Repeatable.", _HOW)
 ]

@@ -10,8 +10,10 @@ import typer
 from hcsfed import __version__
 from hcsfed.cli import bench, data
 from hcsfed.cli.compare import compare
+from hcsfed.cli.picture import picture
 from hcsfed.cli.report import report
 from hcsfed.cli.run import run
+from hcsfed.cli.variance import variance
 from hcsfed.errors import DivergedError, HcsfedError
 
 # What the parser raises, by its public child: typer brings its own click by now, and Flower holds typer before that.
@@ -27,6 +29,8 @@ app = typer.Typer(
 app.command()(run)
 app.command()(compare)
 app.command()(report)
+app.command()(variance)
+app.command()(picture)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
 
