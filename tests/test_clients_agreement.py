@@ -231,8 +231,9 @@ def test_a_counter_starts_anew_with_every_client():
         chosen = make_trainer(data, module, EVERYTHING, seed=1)
     whole = result(chosen)[0]
     for kind in (OneByOne, LoopTrainer):
-        alone = result(kind(data, module, EVERYTHING, seed=1), ids=np.array([3]))[0]
-        torch.testing.assert_close(alone[0], whole[3], rtol=1e-4, atol=1e-5)
+        for ids in ([3], [0, 3]):
+            vectors = result(kind(data, module, EVERYTHING, seed=1), ids=np.array(ids))[0]
+            torch.testing.assert_close(vectors[-1], whole[3], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [VmapTrainer, OneByOne, LoopTrainer])
