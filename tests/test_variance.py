@@ -121,7 +121,12 @@ class TestErrors:
         settings = merge(SMALL, {"partition.clients": 40, "cohort": 10})
         rows = {r.selector: r.error for r in errors(settings, ["random", "hcsfed"], [0], 100)}
         assert rows["hcsfed"].total < rows["random"].total / 10
-        assert rows["hcsfed"].bias2 < 4 * rows["hcsfed"].spread
+        assert not rows["hcsfed"].biased
+
+    def test_bias_is_seen_where_it_is_and_only_there(self):
+        names = ["random", "random-shrunk", "power-of-choice", "hcsfed:clusters=3"]
+        found = [r.error.biased for r in errors(SMALL, names, [0, 1], 200)]
+        assert found == [False, True, True, False] * 2
 
     def test_features_may_have_options_of_their_own(self):
         both = ["hcsfed:features=sketch:features.size=1", "hcsfed:features=sketch:features.size=64"]

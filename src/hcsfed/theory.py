@@ -38,17 +38,37 @@ _COLUMNS = 1 << 16
 
 @dataclass(frozen=True)
 class Error:
-    """E‖estimate − full‖² in its two parts; ``spread`` is the standard error of a ``total`` that was measured."""
+    """E‖estimate − full‖² in its two parts.
+
+    Parameters
+    ----------
+    total, bias2, variance
+        The first is the sum of the others.
+    spread
+        Standard error of a ``total`` that was measured; 0 where it is exact.
+    noise
+        The most that an unbiased design's measured ``bias2`` scatters by: √2 · variance / draws.
+    """
 
     total: float
     bias2: float
     variance: float
     spread: float = 0.0
+    noise: float = 0.0
+
+    @property
+    def biased(self) -> bool:
+        """Whether the bias can be told from chance."""
+        return self.bias2 > 3 * self.noise
+
+    def over(self, unit: float) -> Error:
+        """In other units."""
+        parts = (self.total, self.bias2, self.variance, self.spread, self.noise)
+        return Error(*(float(part / unit) for part in parts))
 
     def relative(self, full: Floats) -> Error:
         """In units of ‖full‖²."""
-        unit = float((full**2).sum())
-        return Error(self.total / unit, self.bias2 / unit, self.variance / unit, self.spread / unit)
+        return self.over(float((full**2).sum()))
 
 
 def population(updates: NDArray[Any], weights: Floats) -> Floats:
@@ -265,5 +285,5 @@ def measured_by(selector: Selector, view: View, gram: Floats, size: int, draws: 
     total = float(errors.mean())
     variance = max(float(total - mean @ gram @ mean), 0.0) * draws / max(draws - 1, 1)
     spread = float(errors.std(ddof=1) / np.sqrt(draws)) if draws > 1 else float("nan")
-    full = float(view.weights @ gram @ view.weights)
-    return Error(*(part / full for part in (total, max(total - variance, 0.0), variance, spread)))
+    error = Error(total, max(total - variance, 0.0), variance, spread, 2**0.5 * variance / draws)
+    return error.over(float(view.weights @ gram @ view.weights))

@@ -108,8 +108,8 @@ def mean(rows: Sequence[Row], round_: int, label: str) -> Error:
     of = [row.error for row in rows if row.round == round_ and row.selector == label]
     totals = np.array([e.total for e in of])
     spread = totals.std(ddof=1) / np.sqrt(len(of)) if len(of) > 1 else of[0].spread
-    parts = (totals.mean(), np.mean([e.bias2 for e in of]), np.mean([e.variance for e in of]), spread)
-    return Error(*(float(part) for part in parts))
+    bias2, variance, noise = np.mean([[e.bias2, e.variance, e.noise] for e in of], axis=0)
+    return Error(float(totals.mean()), float(bias2), float(variance), float(spread), float(noise))
 
 
 def as_dict(settings: dict[str, Any], rows: Sequence[Row], links: dict[int, list[Link]], draws: int) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def table(means: dict[int, dict[str, Error]], seeds: int, draws: int) -> Table:
 
     source = f"over {seeds} seeds" if seeds > 1 else f"of {draws} draws"
     shown = Table(
-        caption=f"‖estimate − full‖² / ‖full‖²; ± standard error {source}; · none that could be told from noise.",
+        caption=f"‖estimate − full‖² / ‖full‖²; ± standard error {source}; · no bias seen.",
         caption_justify="left",
         header_style="bold",
         box=None,
@@ -160,7 +160,7 @@ def table(means: dict[int, dict[str, Error]], seeds: int, draws: int) -> Table:
     for t, of in means.items():
         shown.add_row(Text(f"round {t}", style="bold"))
         for name, e in of.items():
-            bias2 = short(e.bias2) if e.bias2 > 3 * e.spread else "·"
+            bias2 = short(e.bias2) if e.biased else "·"
             shown.add_row(Text(f"  {name}"), short(e.total), short(e.spread), bias2, short(e.variance))
     return shown
 

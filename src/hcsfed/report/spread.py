@@ -32,7 +32,7 @@ def draw_errors(errors: Mapping[int, Mapping[str, Error]], title: str, path: Pat
         low = [max(e.total - 2 * e.spread, e.total / 10) for e in found]
         panel.hlines(rows, low, [e.total + 2 * e.spread for e in found], color=PALETTE[0][0], linewidth=1.5)
         panel.plot(totals, rows, "o", color=PALETTE[0][0], label="bias² + variance")
-        biased = [(e.bias2, row) for e, row in zip(found, rows, strict=True) if e.bias2 > 3 * e.spread]
+        biased = [(e.bias2, row) for e, row in zip(found, rows, strict=True) if e.biased]
         if biased:
             panel.plot(*zip(*biased, strict=True), "D", mfc="none", color=PALETTE[1][0], label="bias²")
         panel.set_title(f"round {round_}", fontsize=10, color=INK)
