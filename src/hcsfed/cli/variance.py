@@ -148,7 +148,7 @@ def table(means: dict[int, dict[str, Error]], seeds: int, draws: int) -> Table:
 
     source = f"over {seeds} seeds" if seeds > 1 else f"of {draws} draws"
     shown = Table(
-        caption=f"‖estimate − full‖² / ‖full‖²; ± standard error {source}; · no bias seen.",
+        caption=f"In units of ‖full‖²; ± {source}; · no bias seen.",
         caption_justify="left",
         header_style="bold",
         box=None,
