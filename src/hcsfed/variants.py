@@ -54,6 +54,7 @@ def variant(text: str) -> Variant:
     """Read one, and refuse what the selector does not take."""
     name, *assignments = (part.strip() for part in text.split(":"))
     given: dict[str, Any] = {}
+    label = [name]
     for assignment in assignments:
         key, sign, value = (part.strip() for part in assignment.partition("="))
         if not sign or not key:
@@ -61,10 +62,11 @@ def variant(text: str) -> Variant:
         if key in given:
             raise SettingError(f"option {key!r} of selector {name!r} is given twice in {text!r}")
         given[key] = parse_value(value)
+        label.append(f"{key}={value}")
     options = {key: value for key, value in given.items() if "." not in key}
     others = {key: value for key, value in given.items() if "." in key}
     SELECTORS.build(name, **options)
-    return Variant(":".join([name, *(f"{k}={v}" for k, v in given.items())]), name, options, others)
+    return Variant(":".join(label), name, options, others)
 
 
 def variants(text: str, owner: str) -> list[Variant]:
