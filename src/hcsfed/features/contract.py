@@ -84,11 +84,11 @@ def as_numpy(values: Any) -> NDArray[np.float32]:
     return np.asarray(values, np.float32)
 
 
-def encode_rows(updates: Any, width: int, encode: Any) -> Features:
-    """``encode(row)`` for each row; rows that are not finite become NaN."""
+def encode_rows(updates: Any, width: int, encode: Any, *, checked: bool = False) -> Features:
+    """``encode(row)`` for each row; rows that are not finite become NaN (``checked``: encode sees to that itself)."""
     out = np.full((updates.shape[0], width), np.nan, np.float32)
     for at, rows in blocks(updates):
         for target, row in zip(out[at], rows, strict=True):
-            if np.isfinite(row).all():
+            if checked or np.isfinite(row).all():
                 target[:] = encode(row)
     return out

@@ -15,7 +15,7 @@ from hcsfed.features.optimal import optimal
 from hcsfed.rng import stream
 from hcsfed.types import Features, Floats
 
-_HISTOGRAM_FROM = 500_000
+_HISTOGRAM_FROM, _HISTOGRAM_GROUPS = 500_000, 4_000
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ class GradientCompression:
     exact
         The optimal grouping in place of Lloyd's iterations; for d up to some 10⁵.
     form
-        ``sort`` works on the sorted numbers, ``histogram`` on bins of 1/2048 of their value; ``auto`` takes the second
-        from half a million numbers on, where it is several times faster and its inertia within 2 % of the first's.
+        ``sort`` works on the sorted numbers, ``histogram`` on bins that are a given share of their value; ``auto``
+        takes the second from half a million numbers on, for up to 4,000 centres: there it is several times faster and
+        its inertia within 3 % of the first's.
     """
 
     ratio: float = 0.1
@@ -62,17 +63,25 @@ class GradientCompression:
 
     def encode(self, updates: Any, context: Context) -> Features:
         width = size_of(self.ratio, self.centres, updates.shape[1])
-        return encode_rows(updates, width, lambda row: self.compress(row, width, context))
+        return encode_rows(updates, width, lambda row: self.compress(row, width, context), checked=True)
 
     def compress(self, row: NDArray[np.float32], width: int, context: Context) -> Floats:
-        """The ``width`` centres of one update."""
+        """The ``width`` centres of one update; NaN where a number is not finite."""
+        points: NDArray[Any]
+        masses: NDArray[Any] | None
+        few = self.form == "auto" and len(row) >= _HISTOGRAM_FROM and width <= _HISTOGRAM_GROUPS
+        if not self.exact and (self.form == "histogram" or few):
+            points, masses = histogram(row, width)
+        else:
+            points, masses = np.sort(row), None
+        if not np.isfinite(points[[0, -1]]).all():  # sorted, what is not finite stands at an end
+            return np.full(width, np.nan)
         if self.exact:
-            return optimal(np.sort(row), width)
+            return optimal(points, width)
+        if masses is None:
+            points, masses = runs(points, width)
         # One draw of ranks for all clients of a round: each still starts at random numbers of its own.
-        rng = stream(context.seed, "gc", context.round)
-        if self.form == "histogram" or (self.form == "auto" and len(row) >= _HISTOGRAM_FROM):
-            return group(*histogram(row), width, self.start, rng)
-        return group(*runs(np.sort(row), width), width, self.start, rng)
+        return group(points, masses, width, self.start, stream(context.seed, "gc", context.round))
 
     def nbytes(self, k: int) -> int:
         return float_bytes(k)

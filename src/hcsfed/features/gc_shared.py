@@ -56,7 +56,7 @@ class SharedCompression:
             of = np.arange(dimension) * width // dimension
         else:
             values = as_numpy(context.aggregate)
-            points, masses = np.unique(values, return_counts=True) if dimension < 100_000 else histogram(values)
+            points, masses = np.unique(values, return_counts=True) if dimension < 100_000 else histogram(values, width)
             centres = group(points, masses, width, "density", stream(context.seed, self.name, context.round))
             of = np.searchsorted((centres[1:] + centres[:-1]) / 2, values)
         return of, np.maximum(np.bincount(of, minlength=width), 1).astype(np.float64)

@@ -8,11 +8,14 @@ masses.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hcsfed.features.band import refine
 from hcsfed.jit import compiled
 from hcsfed.types import Floats, Ints
 
@@ -22,13 +25,23 @@ STARTS: tuple[Start, ...] = ("density", "quantile", "random")
 _RUNS = 4
 """Runs per group, per factor e of the distance from the end of the sorted numbers: 20 or more runs in every group."""
 
+_FEW = 40
+"""Numbers per group up to which each is a point of its own."""
+
 _KNOTS = 16
 """Knots per group at which the density of the points is taken for the start."""
 
-_SHIFT = 12
-"""Bits of a float32 that a bin does without: bins are no wider than 1/2048 of their value, whatever the tails."""
+_SHIFT, _GROUPS = 14, 1_000
+"""Bits of a float32 that a bin does without where so many groups are wanted: bins are then no wider than 1/512 of their
+value, whatever the tails. For twice as many groups, one bit fewer."""
 
-_EXCHANGES = 10
+_SHARED = 1 << 20
+"""From so many numbers on, all cores count."""
+
+_EXCHANGES = 4
+
+_REFINED = 500_000
+"""Up to so many numbers the last percents are sought; beyond, that would take longer than sorting them."""
 
 
 def group(
@@ -64,7 +77,9 @@ def group(
         if exchanged is None:
             break
         centres = exchanged
-    lloyd(points, below, moment, centres, 20)
+    lloyd(points, below, moment, centres, 5)
+    if below[-1] <= _REFINED:
+        centres = refine(points, below, moment, centres)
     return _held(points, centres)
 
 
@@ -166,7 +181,7 @@ def _exchange(points: NDArray[Any], below: Floats, moment: Floats, centres: Floa
     return np.sort(np.concatenate([centres[stay], means, low[apart], high[apart]]))
 
 
-def runs(ordered: NDArray[np.float32], groups: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
+def runs(ordered: NDArray[Any], groups: int) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Sorted numbers as means and lengths of runs: one number each at both ends, longer ones inwards.
 
     A run is 1/(4·groups) as long as its distance from the nearer end, so that a group in the tails, where a few numbers
@@ -175,7 +190,7 @@ def runs(ordered: NDArray[np.float32], groups: int) -> tuple[NDArray[Any], NDArr
     n = len(ordered)
     scale = _RUNS * groups
     steps = int(scale * np.log1p(n / 2 / scale))
-    if n < 4 * steps:
+    if n < max(4 * steps, _FEW * groups):
         return ordered, None
     half = (scale * np.expm1(np.arange(steps) / scale)).astype(np.int64)
     firsts = np.concatenate([half[half <= n // 2], n - 1 - half[::-1]])
@@ -194,21 +209,38 @@ def _means(ordered: Any, edges: Any, means: Any) -> None:
         means[j] = total / (edges[j + 1] - edges[j])
 
 
-def histogram(values: NDArray[np.float32]) -> tuple[Floats, Ints]:
+def histogram(values: NDArray[np.float32], groups: int = 2 * _GROUPS) -> tuple[Floats, Ints]:
     """Midpoints and counts of the bins that hold a number, ascending; no sort, no search for the range.
 
     The leading bits of a float are its sign, exponent and first digits: read as an integer they number bins that are
-    even within a power of two and so follow any tails.
+    even within a power of two and so follow any tails. Bins are fine enough for so many ``groups``. Where a number is
+    not finite, neither is the first or the last midpoint.
     """
-    counts = np.zeros(1 << (32 - _SHIFT), np.int32)
-    compiled(_count)(np.ascontiguousarray(values, np.float32).view(np.uint32), counts, np.uint32(_SHIFT))
+    shift = np.uint32(_SHIFT - min(max(groups - 1, 0) // _GROUPS, 4).bit_length())
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    counts = _counts(bits, shift)
     full = np.flatnonzero(counts)
     signs = np.searchsorted(full, len(counts) // 2)  # negative numbers stand last, the smallest at the very end
     full = np.concatenate([full[signs:][::-1], full[:signs]])
-    low = full.astype(np.uint32) << np.uint32(_SHIFT)
-    high = low | np.uint32((1 << _SHIFT) - 1)
-    ends = low.view(np.float32).astype(np.float64), high.view(np.float32)
-    return np.where(ends[0] == 0, 0.0, (ends[0] + ends[1]) / 2), counts[full].astype(np.int64)
+    low = full.astype(np.uint32) << shift
+    high = low | (np.uint32(1 << int(shift)) - np.uint32(1))
+    with np.errstate(invalid="ignore"):
+        ends = low.view(np.float32).astype(np.float64), high.view(np.float32).astype(np.float64)
+        points = np.where(ends[0] == 0, 0.0, (ends[0] + ends[1]) / 2)
+    return points, counts[full].astype(np.int64)
+
+
+def _counts(bits: NDArray[np.uint32], shift: np.uint32) -> NDArray[np.int32]:
+    def part(some: NDArray[np.uint32]) -> NDArray[np.int32]:
+        counts = np.zeros(1 << (32 - int(shift)), np.int32)
+        compiled(_count)(some, counts, shift)
+        return counts
+
+    cores = min(os.cpu_count() or 1, 8)
+    if cores == 1 or len(bits) < _SHARED:
+        return part(bits)
+    with ThreadPoolExecutor(cores) as pool:
+        return np.asarray(np.sum(list(pool.map(part, np.array_split(bits, cores))), axis=0, dtype=np.int32))
 
 
 def _count(bits: Any, counts: Any, shift: Any) -> None:
