@@ -48,6 +48,9 @@ class Hybrid:
     weights
         ``horvitz-thompson`` (ω_k/π_k, unbiased) or ``published`` (eq. 3, N/m·ω_k, which ignores that some clients are
         likelier to come than others).
+    weighted
+        Whether clusters are made, and places shared out, by ω_k·X_k, what a client adds to the sum, or by X_k as
+        printed. It is the scatter of the first that the variance consists of; for equal ω they are the same.
     refresh
         ``fresh``: all clients train every round and send a feature, as in Alg. 2. ``stale``: only the picked train,
         and what the server knows of the others is their last feature.
@@ -64,6 +67,7 @@ class Hybrid:
     within: Literal["uniform", "importance"] = "importance"
     importance: Literal["update", "feature"] = "update"
     weights: Literal["horvitz-thompson", "published"] = "horvitz-thompson"
+    weighted: bool = True
     refresh: Refresh = "fresh"
     max_share: float = 0.5
     min_share: float = 0.1
@@ -76,6 +80,8 @@ class Hybrid:
         _one_of("within", self.within, ("uniform", "importance"))
         _one_of("importance", self.importance, ("update", "feature"))
         _one_of("weights", self.weights, ("horvitz-thompson", "published"))
+        if not isinstance(self.weighted, bool):
+            raise bad("weighted", self.name, "true or false", self.weighted)
         if not 0 < self.max_share <= 1:
             raise bad("max_share", self.name, "a number in (0, 1]", self.max_share)
         if not 0 <= self.min_share <= 1:
@@ -94,8 +100,9 @@ class Hybrid:
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         x, norms = seen(view, self.name)
-        labels = kmeans(x, min(self.clusters, size), rng).labels
-        m_h = places(self.allocation, x, labels, size)
+        added = self._added(x, view.weights)
+        labels = kmeans(added, min(self.clusters, size), rng).labels
+        m_h = places(self.allocation, added, labels, size)
 
         pi = np.zeros(view.clients)
         ids = []
@@ -106,6 +113,12 @@ class Hybrid:
 
         scale = pi[cohort] if self.weights == "horvitz-thompson" else size / view.clients
         return Selection(cohort, view.weights[cohort] / scale, pi, {"labels": labels, "m_h": m_h})
+
+    def _added(self, x: Features, weights: Floats) -> Features:
+        """ω_k·X_k in units of the largest ω, so that nothing overflows; without a copy where all count the same."""
+        if not self.weighted or np.ptp(weights) <= 1e-9 * weights.max():
+            return x
+        return x * (weights / weights.max())[:, None].astype(x.dtype)
 
     def _chances(self, x: Features, norms: Floats, weights: Floats, members: Ints) -> Floats:
         """p_k of eq. 7 for the members of a cluster, within the two bounds."""
@@ -161,6 +174,7 @@ class Published:
             within="importance",
             importance="feature",
             weights="published",
+            weighted=False,
             refresh=self.refresh,
             max_share=1.0,
             min_share=0.0,
