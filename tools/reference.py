@@ -26,7 +26,7 @@ from hcsfed.registry import Registry
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 NOTE = "<!-- Written by `make reference`; change the code, not this page. -->\n"
 # Modules that are public although they say so by their names alone, not by an `__all__`.
-PLAIN = ("types", "settings", "errors", "rng", "theory", "variance", "variants")
+PLAIN = ("types", "updates", "settings", "errors", "rng", "theory", "variance", "variants")
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

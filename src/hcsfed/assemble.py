@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import torch
 
-from hcsfed.aggregate import ALGORITHMS, Algorithm
-from hcsfed.clients import Layout, Trainer, build_module, make_trainer
+from hcsfed.aggregate import ALGORITHMS, SERVERS, Algorithm, Server, Setup
+from hcsfed.clients import Layout, Trainer, build_module, make_trainer, steps_of
 from hcsfed.data import load
 from hcsfed.features import FEATURES, Feature
 from hcsfed.select import SELECTORS, Selector
-from hcsfed.settings import Settings, cohort_size
-from hcsfed.types import Federation
+from hcsfed.settings import LocalTraining, Settings, cohort_size
+from hcsfed.types import Federation, Ints
+from hcsfed.updates import Updates
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Parts:
     trainer: Trainer
     selector: Selector
     algorithm: Algorithm
+    server: Server
+    setup: Setup
     size: int
     feature: Feature | None
     output_bias: slice | None
@@ -46,23 +50,53 @@ def assemble(
     if selector is None:
         selector = SELECTORS.build(settings.selector.name, **settings.selector.options)
     algorithm = ALGORITHMS.build(settings.algorithm.name, **settings.algorithm.options)
+    server = SERVERS.build(settings.server.name, **settings.server.options)
+    work = algorithm.local(settings.local)
     if federation is None:
         federation = build_federation(settings)
     size = cohort_size(settings.cohort, federation.clients)
     module = build_module(
         federation, model if model is not None else settings.model.name, settings.seed, **settings.model.options
     )
-    trainer = make_trainer(
+    train_as = partial(
+        make_trainer,
         federation,
         module,
-        algorithm.local(settings.local),
         seed=settings.seed,
         backend=settings.backend,
         device=settings.device,
         dtype=settings.dtype,
     )
+    trainer = train_as(work)
+    setup = Setup(
+        trainer.train,
+        whole_gradients(federation, work, train_as),
+        trainer.dimension,
+        trainer.device,
+        federation.weights,
+        federation.sizes,
+        steps_of(work, federation.sizes),
+        work,
+    )
     feature = build_feature(settings, selector)
-    return Parts(settings, federation, trainer, selector, algorithm, size, feature, output_bias(module))
+    return Parts(settings, federation, trainer, selector, algorithm, server, setup, size, feature, output_bias(module))
+
+
+def whole_gradients(
+    federation: Federation, work: LocalTraining, train_as: Callable[[LocalTraining], Trainer]
+) -> Callable[[torch.Tensor, Ints], Iterator[Updates]]:
+    """Clients' gradients over all their rows: one step of rate 1 with everything in one minibatch, turned round."""
+
+    @cache
+    def trainer() -> Trainer:  # built when it is first asked for, which for most algorithms is never
+        one = LocalTraining(steps=1, batch=int(federation.sizes.max()), lr=1.0, weight_decay=work.weight_decay)
+        return train_as(one)
+
+    def gradients(parameters: torch.Tensor, ids: Ints) -> Iterator[Updates]:
+        for chunk in trainer().train(parameters, ids, 0):
+            yield replace(chunk, vectors=-chunk.vectors)
+
+    return gradients
 
 
 def output_bias(module: torch.nn.Module) -> slice | None:

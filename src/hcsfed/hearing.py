@@ -17,12 +17,15 @@ import torch
 
 from hcsfed.aggregate import row_norms
 from hcsfed.assemble import Parts
-from hcsfed.clients import Updates
 from hcsfed.errors import DivergedError
 from hcsfed.features import Context
 from hcsfed.record import BYTES_PER_FLOAT, Cost
 from hcsfed.rng import stream
 from hcsfed.types import Answers, Floats, Ints, State, View
+from hcsfed.updates import Updates
+
+Train = Callable[[Ints], Iterator[Updates]]
+"""Ids → what these clients send if they train in this round."""
 
 VALIDATION_ROWS = 1000
 PROBES = 4  # gradients from which a client tells how much its gradients scatter
@@ -43,11 +46,11 @@ class Hearing:
     view: View
     cost: Cost
     context: Context
-    answer: Callable[[Ints], Iterator[Updates]]
+    answer: Train
     trained: bool = False
 
 
-def hear(parts: Parts, memory: State, parameters: torch.Tensor, t: int) -> Hearing:
+def hear(parts: Parts, memory: State, parameters: torch.Tensor, t: int, train: Train) -> Hearing:
     """Ask the clients for what the selector needs to know."""
     federation, trainer, needs = parts.federation, parts.trainer, parts.selector.claims.needs
     everyone = np.arange(federation.clients)
@@ -69,12 +72,12 @@ def hear(parts: Parts, memory: State, parameters: torch.Tensor, t: int) -> Heari
     known = "norms" in memory or not needs & {"features", "norms"}
     if parts.selector.claims.trains == "picked" and known:
         view = replace(view, features=memory.get("features"), norms=memory.get("norms"), ages=memory.get("ages"))
-        return Hearing(view, cost, context, lambda ids: trainer.train(parameters, ids, t))
+        return Hearing(view, cost, context, train)
 
-    kept = Kept(parts, parameters, t)
+    kept = Kept(parts, train)
     validation = _validation(parts) if "accuracies" in needs else None
     messages, accuracies = [], []
-    for chunk in trainer.train(parameters, everyone, t):
+    for chunk in train(everyone):
         messages.append(listen(parts, chunk, context, t))
         kept.add(chunk)
         if validation is not None:
@@ -110,13 +113,14 @@ def remember(parts: Parts, memory: State, answers: Answers, estimate: torch.Tens
 def price(parts: Parts, heard: Hearing, answers: Answers) -> Cost:
     """What the picked cost: the model down and an update up, with a small message where the server keeps one."""
     m = len(answers.ids)
-    model = BYTES_PER_FLOAT * parts.trainer.dimension * m
+    model = BYTES_PER_FLOAT * parts.trainer.dimension * parts.algorithm.vectors * m
+    extra = parts.algorithm.extra_steps(parts.setup, answers.ids)
     if heard.trained:
-        return Cost(upload_bytes=model)
+        return Cost(upload_bytes=model, local_steps=extra)
     note = 0
     if parts.feature is not None and answers.features is not None:
         note = m * parts.feature.nbytes(answers.features.shape[1])
-    return Cost(upload_bytes=model + note, download_bytes=model, local_steps=int(answers.steps.sum()))
+    return Cost(upload_bytes=model + note, download_bytes=model, local_steps=int(answers.steps.sum()) + extra)
 
 
 def listen(parts: Parts, chunk: Updates, context: Context, t: int) -> Answers:
@@ -152,8 +156,8 @@ def join(messages: Sequence[Answers]) -> Answers:
 class Kept:
     """Everyone's updates of one round, as far as memory allows; beyond that, who is asked trains again to the same."""
 
-    def __init__(self, parts: Parts, parameters: torch.Tensor, t: int) -> None:
-        self._trainer, self._parameters, self._round = parts.trainer, parameters, t
+    def __init__(self, parts: Parts, train: Train) -> None:
+        self._train = train
         wanted = BYTES_PER_FLOAT * parts.trainer.dimension * parts.federation.clients
         self._fits = parts.trainer.device.type == "cpu" and wanted < psutil.virtual_memory().available / 4
         self._chunks: list[Updates] = []
@@ -164,7 +168,7 @@ class Kept:
 
     def answer(self, ids: Ints) -> Iterator[Updates]:
         if not self._fits:
-            yield from self._trainer.train(self._parameters, ids, self._round)
+            yield from self._train(ids)
         # Everyone trained in the order of the numbers, so a chunk holds a stretch of them.
         for chunk in self._chunks:
             at = ids[(ids >= chunk.ids[0]) & (ids <= chunk.ids[-1])] - chunk.ids[0]
@@ -186,7 +190,7 @@ def _asked(parts: Parts, ids: Ints, *, floats: int, width: int = 0, steps: int =
     note = BYTES_PER_FLOAT * floats + (parts.feature.nbytes(width) if parts.feature is not None and width else 0)
     return Cost(
         upload_bytes=note * len(ids),
-        download_bytes=BYTES_PER_FLOAT * parts.trainer.dimension * len(ids),
+        download_bytes=BYTES_PER_FLOAT * parts.trainer.dimension * parts.algorithm.vectors * len(ids),
         local_steps=steps * len(ids),
     )
 

@@ -68,8 +68,12 @@ class Settings:
 
     Parameters
     ----------
-    data, partition, model, selector, algorithm
+    data, partition, model, selector
         What is used, by name, with options.
+    algorithm
+        What clients do in a round.
+    server
+        What the estimate of the mean update does to the model.
     features
         How clients are compared, where the selector compares them; ``default`` is the selector's own choice.
     local
@@ -98,6 +102,7 @@ class Settings:
     selector: Choice = Choice("random")
     features: Choice = Choice("default")
     algorithm: Choice = Choice("fedavg")
+    server: Choice = Choice("sgd")
     local: LocalTraining = LocalTraining()
     cohort: int | float = 0.1
     rounds: int = 100

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +32,7 @@ from hcsfed.stopwatch import Stopwatch
 from hcsfed.types import Answers, Federation, Selection, State
 
 Listener = Callable[[RoundRecord], object]
+MEMORIES = ("notes", "heard", "algorithm", "server")
 EXPLODED = 1e4  # times the loss at the start (or 1, if that is more)
 
 
@@ -44,24 +46,40 @@ class Standing:
         What the selector wrote down.
     heard
         What the server remembers of the clients' small messages.
+    algorithm, server
+        What the algorithm and the server's optimiser carry from round to round.
     """
 
     round: int
     parameters: torch.Tensor
     notes: State = field(default_factory=dict)
     heard: State = field(default_factory=dict)
+    algorithm: State = field(default_factory=dict)
+    server: State = field(default_factory=dict)
+
+    @classmethod
+    def first(cls, parts: Parts) -> Standing:
+        """Before the first round."""
+        return cls(
+            round=0,
+            parameters=parts.trainer.initial(),
+            notes=start(parts.selector, parts.federation.clients),
+            algorithm=parts.algorithm.start(parts.setup),
+            server=parts.server.start(parts.trainer.dimension),
+        )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        notes = {f"notes.{name}": array for name, array in self.notes.items()}
-        heard = {f"heard.{name}": array for name, array in self.heard.items()}
-        return {"parameters": self.parameters.cpu().numpy(), **notes, **heard}
+        memories = {f"{head}.{name}": array for head in MEMORIES for name, array in getattr(self, head).items()}
+        return {"parameters": self.parameters.cpu().numpy(), **memories}
 
     @classmethod
     def of(cls, round: int, arrays: Mapping[str, NDArray[Any]], device: torch.device) -> Standing:
-        def under(head: str) -> State:
-            return {name.removeprefix(head): array for name, array in arrays.items() if name.startswith(head)}
-
-        return cls(round, torch.from_numpy(arrays["parameters"]).to(device), under("notes."), under("heard."))
+        memories: dict[str, State] = {head: {} for head in MEMORIES}
+        for name, array in arrays.items():
+            head, _, rest = name.partition(".")
+            if head in memories:
+                memories[head][rest] = array
+        return cls(round, torch.from_numpy(arrays["parameters"]).to(device), **memories)
 
 
 def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Standing]]:
@@ -72,17 +90,20 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
 
     for t in range(standing.round, settings.rounds):
         watch = Stopwatch()
+        train = partial(algorithm.train, parts.setup, standing.algorithm, standing.parameters, round=t)
         with watch("hear"):
-            heard = hear(parts, standing.heard, standing.parameters, t)
+            heard = hear(parts, standing.heard, standing.parameters, t, train)
         with watch("select"):
             view = replace(heard.view, state=standing.notes)
             selection = pick(selector, view, parts.size, stream(settings.seed, "select", t))
         with watch("train"):
-            estimate, answers = collect(parts, heard, selection, t)
+            estimate, answers = collect(parts, standing, heard, selection)
         with watch("aggregate"):
-            parameters = algorithm.step(standing.parameters, estimate)
+            parameters, server = parts.server.step(standing.parameters, estimate, standing.server)
+            algorithm.close(standing.algorithm)
             notes = observe(selector, standing.notes, selection, answers)
-            standing = Standing(t + 1, parameters, notes, remember(parts, standing.heard, answers, estimate))
+            known = remember(parts, standing.heard, answers, estimate)
+            standing = Standing(t + 1, parameters, notes, known, standing.algorithm, server)
         loss = accuracy = None
         with watch("evaluate"):
             if (t + 1) % settings.eval_every == 0 or t + 1 == settings.rounds:
@@ -96,14 +117,16 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
         yield record(t, selection, answers, cost, loss, accuracy, watch), standing
 
 
-def collect(parts: Parts, heard: Hearing, selection: Selection, t: int) -> tuple[torch.Tensor, Answers]:
+def collect(parts: Parts, standing: Standing, heard: Hearing, selection: Selection) -> tuple[torch.Tensor, Answers]:
     """Sum the weighted updates as they come in, and keep of each what may be learned from it."""
+    t = standing.round
     total = WeightedSum(parts.trainer.dimension, parts.trainer.device)
     answers: list[Answers] = []
     done = 0
     for chunk in heard.answer(selection.ids):
         total.add(chunk.vectors, selection.weights[done : done + len(chunk.ids)])
         answers.append(listen(parts, chunk, heard.context, t))
+        parts.algorithm.learn(parts.setup, standing.algorithm, standing.parameters, chunk, t)
         done += len(chunk.ids)
     return total.value(), join(answers)
 
@@ -143,7 +166,7 @@ def run(
 ) -> Run:
     """Run to the last round; with ``out``, leave a folder that survives a crash and can be taken up again."""
     settings, about = parts.settings.nested(), describe(parts)
-    standing = Standing(0, parts.trainer.initial(), start(parts.selector, parts.federation.clients))
+    standing = Standing.first(parts)
     if track and not out:
         raise SettingError(f"track {track!r} needs a folder: give out as well")
     follower = tracker(track, out) if track and out else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -64,25 +64,29 @@ class Look:
 def path(parts: Parts, at: Sequence[int]) -> Iterator[Moment]:
     """Full participation up to the last of the wanted rounds (counted from 0), stopping at each of them."""
     parameters, aggregate = parts.trainer.initial(), None
+    if parts.algorithm.start(parts.setup):
+        raise bad("algorithm", "variance", "one that remembers nothing of its clients", parts.algorithm.name)
+    memory = parts.server.start(parts.trainer.dimension)
     everyone = np.arange(parts.federation.clients)
     for t in range(max(at) + 1):
         total = WeightedSum(parts.trainer.dimension, parts.trainer.device)
         kept = []
-        for chunk in parts.trainer.train(parameters, everyone, t):
+        for chunk in parts.algorithm.train(parts.setup, {}, parameters, everyone, t):
             total.add(chunk.vectors, parts.federation.weights[chunk.ids])
             if t in at:
                 kept.append(chunk.vectors.cpu().numpy().copy())
         if t in at:
             yield Moment(t, parameters, aggregate, np.concatenate(kept))
         aggregate = total.value()
-        parameters = parts.algorithm.step(parameters, aggregate)
+        parameters, memory = parts.server.step(parameters, aggregate, memory)
 
 
 def view_at(parts: Parts, selector: Selector, feature: Feature | None, moment: Moment) -> View:
     """What the selector sees at a moment, all that it asks for heard fresh (also where a run would know it stale)."""
     memory: State = {} if moment.aggregate is None else {"aggregate": moment.aggregate.cpu().numpy()}
     asked = replace(parts, selector=selector, feature=feature)
-    return hear(asked, memory, moment.parameters, moment.round).view
+    train = partial(parts.algorithm.train, parts.setup, {}, moment.parameters, round=moment.round)
+    return hear(asked, memory, moment.parameters, moment.round, train).view
 
 
 def errors(settings: Settings, selectors: Sequence[Variant | str], at: Sequence[int], draws: int) -> Iterator[Row]:

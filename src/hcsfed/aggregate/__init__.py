@@ -1,8 +1,46 @@
-"""Answers → an estimate of the full-participation update → the server's step."""
+"""Answers → an estimate of the full-participation update → the server's step.
+
+Three things, each orthogonal to the others and to the selector: the algorithm says what clients do, the server what the
+estimate does to the model.
+"""
 
 from __future__ import annotations
 
-from hcsfed.aggregate.algorithms import ALGORITHMS, Algorithm, FedAvg, FedProx
-from hcsfed.aggregate.estimate import WeightedSum, row_norms
+from hcsfed.aggregate.algorithms import FedAvg, FedProx
+from hcsfed.aggregate.contract import Algorithm, Setup
+from hcsfed.aggregate.estimate import WeightedSum, add_rows, row_norms
+from hcsfed.aggregate.fednova import FedNova
+from hcsfed.aggregate.scaffold import Scaffold
+from hcsfed.aggregate.server import Adam, Momentum, Server, Sgd, Yogi
+from hcsfed.registry import Registry
 
-__all__ = ["ALGORITHMS", "Algorithm", "FedAvg", "FedProx", "WeightedSum", "row_norms"]
+ALGORITHMS: Registry[Algorithm] = Registry("algorithm")
+ALGORITHMS.add("fedavg", FedAvg)
+ALGORITHMS.add("fedprox", FedProx)
+ALGORITHMS.add("scaffold", Scaffold)
+ALGORITHMS.add("fednova", FedNova)
+
+SERVERS: Registry[Server] = Registry("server")
+SERVERS.add("sgd", Sgd)
+SERVERS.add("momentum", Momentum)
+SERVERS.add("adam", Adam)
+SERVERS.add("yogi", Yogi)
+
+__all__ = [
+    "ALGORITHMS",
+    "SERVERS",
+    "Adam",
+    "Algorithm",
+    "FedAvg",
+    "FedNova",
+    "FedProx",
+    "Momentum",
+    "Scaffold",
+    "Server",
+    "Setup",
+    "Sgd",
+    "WeightedSum",
+    "Yogi",
+    "add_rows",
+    "row_norms",
+]

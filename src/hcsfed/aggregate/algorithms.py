@@ -1,48 +1,44 @@
-"""What clients minimise and what the server does with the estimate, whoever was selected."""
+"""FedAvg and FedProx: clients descend, and their updates are averaged as they are."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 
+from hcsfed.aggregate.contract import Setup
 from hcsfed.errors import bad
-from hcsfed.registry import Registry
 from hcsfed.settings import LocalTraining
-
-
-class Algorithm(Protocol):
-    """A federated algorithm: orthogonal to the selector."""
-
-    name: ClassVar[str]
-
-    def local(self, work: LocalTraining) -> LocalTraining:
-        """How clients train under this algorithm."""
-        ...
-
-    def step(self, parameters: torch.Tensor, estimate: torch.Tensor) -> torch.Tensor:
-        """The global parameters of the next round."""
-        ...
+from hcsfed.types import Ints, State
+from hcsfed.updates import Updates
 
 
 @dataclass(frozen=True)
 class FedAvg:
-    """The server adds the estimated mean update (McMahan et al., AISTATS 2017), times ``server_lr``."""
-
-    server_lr: float = 1.0
+    """Clients take SGD steps, and the server moves by the mean update (McMahan et al., AISTATS 2017)."""
 
     name: ClassVar[str] = "fedavg"
-
-    def __post_init__(self) -> None:
-        if not self.server_lr > 0:
-            raise bad("server_lr", self.name, "a number > 0", self.server_lr)
+    vectors: ClassVar[int] = 1
 
     def local(self, work: LocalTraining) -> LocalTraining:
         return work
 
-    def step(self, parameters: torch.Tensor, estimate: torch.Tensor) -> torch.Tensor:
-        return parameters + self.server_lr * estimate
+    def start(self, setup: Setup) -> State:
+        return {}
+
+    def train(self, setup: Setup, state: State, parameters: torch.Tensor, ids: Ints, round: int) -> Iterator[Updates]:
+        return setup.train(parameters, ids, round)
+
+    def learn(self, setup: Setup, state: State, parameters: torch.Tensor, updates: Updates, round: int) -> None:
+        pass
+
+    def close(self, state: State) -> None:
+        pass
+
+    def extra_steps(self, setup: Setup, ids: Ints) -> int:
+        return 0
 
 
 @dataclass(frozen=True)
@@ -54,14 +50,8 @@ class FedProx(FedAvg):
     name: ClassVar[str] = "fedprox"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.mu >= 0:
             raise bad("mu", self.name, "a number ≥ 0", self.mu)
 
     def local(self, work: LocalTraining) -> LocalTraining:
         return replace(work, mu=self.mu)
-
-
-ALGORITHMS: Registry[Algorithm] = Registry("algorithm")
-ALGORITHMS.add("fedavg", FedAvg)
-ALGORITHMS.add("fedprox", FedProx)

@@ -25,13 +25,18 @@ class WeightedSum:
     def add(self, vectors: torch.Tensor, weights: Floats) -> None:
         if vectors.device.type == "cpu":
             # One compiled pass: PyTorch would make a float64 copy, and wake threads that get in the clients' way.
-            compiled(_add)(self._sum.numpy(), vectors.numpy(), weights)
+            add_rows(self._sum.numpy(), vectors.numpy(), weights)
         else:
             for vector, weight in zip(vectors.double(), weights.tolist(), strict=True):
                 self._sum.add_(vector, alpha=weight)
 
     def value(self) -> torch.Tensor:
         return self._sum.float()
+
+
+def add_rows(total: Floats, rows: NDArray[Any], weights: Floats) -> None:
+    """Total += Σ weights·rows in float64, one row after another."""
+    compiled(_add)(total, rows, weights)
 
 
 def row_norms(vectors: torch.Tensor) -> Floats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,21 +11,9 @@ from numpy.typing import NDArray
 
 from hcsfed.settings import LocalTraining
 from hcsfed.types import Floats, Ints
+from hcsfed.updates import Updates
 
 __all__ = ["LocalTraining", "Trainer", "Updates", "steps_of"]
-
-
-@dataclass(frozen=True, eq=False)
-class Updates:
-    """What clients have learned: ``vectors[i] = w_k − w_global`` of client ``ids[i]``.
-
-    ``losses`` is the mean minibatch loss over the local steps, each taken before its step.
-    """
-
-    ids: Ints
-    vectors: torch.Tensor
-    losses: Floats
-    steps: Ints
 
 
 class Trainer(Protocol):
