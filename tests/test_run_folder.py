@@ -87,6 +87,52 @@ def test_nothing_is_overwritten(tmp_path):
         RunFolder(tmp_path / "c", SETTINGS, {}, resume=False)
 
 
+@pytest.mark.parametrize("leftovers", [["lock"], ["lock", "settings.json.part"]])
+def test_a_run_that_was_stopped_while_it_began_may_begin_again(tmp_path, leftovers):
+    for name in leftovers:
+        (tmp_path / name).touch()
+    with RunFolder(tmp_path, SETTINGS, {}, resume=True) as folder:
+        folder.save(entry(1), {"parameters": np.ones(2)})
+    assert len(read_run(tmp_path).history) == 1
+
+
+def test_fewer_rounds_than_there_are_is_refused_and_nothing_changed(tmp_path):
+    path = written(tmp_path / "a")
+    with pytest.raises(RunFolderError, match="holds 3 rounds already; rounds must be an int ≥ 3, got 2"):
+        RunFolder(path, {**SETTINGS, "rounds": 2}, {}, resume=True)
+    assert read_run(path).settings == SETTINGS
+    assert len(read_run(path).history) == 3
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ({"dimension": 2}, {"dimension": 3}, "another model"),
+        ({"federation": {"rows": 9}}, {"federation": {"rows": 8}}, "another federation"),
+    ],
+)
+def test_own_data_and_models_are_told_apart_though_settings_are_the_same(tmp_path, before, after, told):
+    with RunFolder(tmp_path, SETTINGS, before, resume=False):
+        pass
+    with pytest.raises(RunFolderError, match=told):
+        RunFolder(tmp_path, SETTINGS, after, resume=True)
+
+
+def test_arrays_come_back_in_their_shape_and_type(tmp_path):
+    arrays = {
+        "whole": np.arange(6).reshape(2, 3).T,
+        "one": np.array(3.5),
+        "none": np.zeros((0, 4), np.float32),
+        "flags": np.array([True, False]),
+    }
+    with RunFolder(tmp_path, SETTINGS, {}, resume=False) as folder:
+        folder.save(entry(1), arrays)
+    with RunFolder(tmp_path, SETTINGS, {}, resume=True) as folder:
+        for name, array in arrays.items():
+            back = folder.checkpoint[1][name]
+            assert (back.shape, back.dtype, back.tolist()) == (array.shape, array.dtype, array.tolist())
+
+
 def test_two_writers_are_refused(tmp_path):
     path = written(tmp_path / "a")
     with RunFolder(path, SETTINGS, {}, resume=True), pytest.raises(RunFolderError, match="in use"):

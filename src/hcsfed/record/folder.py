@@ -51,7 +51,7 @@ class RunFolder:
         with _told(path, "use the run folder"):
             if path.exists() and not path.is_dir():
                 raise RunFolderError(f"run folder {str(path)!r} is a file; give --out another place")
-            if path.is_dir() and any(path.iterdir()) and not (path / SETTINGS).exists():
+            if path.is_dir() and not (path / SETTINGS).exists() and _foreign(path):
                 raise RunFolderError(f"run folder {str(path)!r} holds other files; give --out a new or empty folder")
             path.mkdir(parents=True, exist_ok=True)
             self._lock = (path / LOCK).open("w")
@@ -60,14 +60,14 @@ class RunFolder:
             except BlockingIOError:
                 raise RunFolderError(f"run folder {str(path)!r} is in use by another process") from None
             if (path / SETTINGS).exists():
-                self._take_up(settings, resume)
+                self._take_up(settings, about, resume)
             else:
                 _replace(path / SETTINGS, json.dumps(header, indent=1).encode())
             self._rounds = (path / ROUNDS).open("a", encoding="utf-8")
 
-    def _take_up(self, settings: Mapping[str, Any], resume: bool) -> None:
-        there = _header(self.path)["settings"]
-        wanted = json.loads(json.dumps(settings))
+    def _take_up(self, settings: Mapping[str, Any], about: Mapping[str, Any], resume: bool) -> None:
+        header = _header(self.path)
+        there, wanted = header["settings"], json.loads(json.dumps(settings))
         changed = [key for key in wanted if key != "rounds" and there.get(key) != wanted[key]]
         if changed:
             key = changed[0]
@@ -75,6 +75,13 @@ class RunFolder:
                 f"run folder {str(self.path)!r} holds a run with other settings: "
                 f"{key} is {there.get(key)!r} there, {wanted[key]!r} here; give --out another folder"
             )
+        # Data and models that were given as objects are not in the settings.
+        for key, what in (("federation", "federation"), ("dimension", "model")):
+            here = json.loads(json.dumps(about.get(key)))
+            if key in about and header["about"].get(key, here) != here:
+                raise RunFolderError(
+                    f"run folder {str(self.path)!r} holds a run with another {what}; give --out another folder"
+                )
         if not resume:
             raise RunFolderError(f"run folder {str(self.path)!r} holds this run already; continue it with --resume")
         self.checkpoint = _read_checkpoint(self.path / CHECKPOINT)
@@ -85,9 +92,14 @@ class RunFolder:
                 f"run folder {str(self.path)!r} is broken: {ROUNDS} has {len(self.history)} rounds, "
                 f"the checkpoint {done}; start again with another --out"
             )
+        if wanted["rounds"] < done:
+            raise RunFolderError(
+                f"run folder {str(self.path)!r} holds {done} rounds already; "
+                f"rounds must be an int ≥ {done}, got {wanted['rounds']}"
+            )
         _replace(self.path / ROUNDS, "".join(_line(record) for record in self.history).encode())
         if there["rounds"] != wanted["rounds"]:
-            header = {"settings": {**there, "rounds": wanted["rounds"]}, "about": _header(self.path)["about"]}
+            header["settings"]["rounds"] = wanted["rounds"]
             _replace(self.path / SETTINGS, json.dumps(header, indent=1).encode())
 
     def save(self, record: RoundRecord, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -97,7 +109,7 @@ class RunFolder:
         with _told(self.path, "write to the run folder"):
             self._rounds.write(_line(record))
             self._rounds.flush()
-            contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+            contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
             _replace(self.path / CHECKPOINT, save(contiguous, {"round": str(record["round"])}))
 
     def close(self) -> None:
@@ -121,6 +133,11 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             raise RunFolderError(f"no run in {str(folder)!r}: it has no {SETTINGS}")
         header = _header(folder)
         return Run(header["settings"], header["about"], _lines(folder / ROUNDS), folder)
+
+
+def _foreign(path: Path) -> bool:
+    """Whether a folder without settings holds more than what a run leaves that was stopped while it began."""
+    return any(file.name not in (LOCK, f"{SETTINGS}.part") for file in path.iterdir())
 
 
 def _header(folder: Path) -> dict[str, Any]:
