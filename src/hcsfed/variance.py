@@ -19,10 +19,11 @@ from hcsfed.features import Feature
 from hcsfed.hearing import hear
 from hcsfed.rng import stream
 from hcsfed.select import Selector, pick, start
+from hcsfed.select.hybrid import seen
 from hcsfed.select.kmeans import kmeans
 from hcsfed.settings import Choice, Settings
 from hcsfed.theory import Error, Link, chain, inner_products, measured_by, population
-from hcsfed.types import Floats, Ints, Selection, State, View
+from hcsfed.types import Floats, Selection, State, View
 from hcsfed.variants import Variant, variant
 
 
@@ -116,9 +117,10 @@ def theorem(settings: Settings, features: str, clusters: int, at: Sequence[int])
     parts = assemble(replace(settings, selector=Choice("full")))
     feature = build_feature(settings, selector)
     for moment in path(parts, at):
-        heard = view_at(parts, selector, feature, moment)
-        labels = clustered(heard, min(clusters, parts.size), settings.seed, moment.round)
-        y = population(moment.updates, parts.federation.weights)
+        x, _ = seen(view_at(parts, selector, feature, moment), "Theorem 1")
+        weights, rng = parts.federation.weights, stream(settings.seed, "clusters", moment.round)
+        labels = kmeans(population(x, weights), min(clusters, parts.size), rng).labels
+        y = population(moment.updates, weights)
         unit = float((y.mean(axis=0) ** 2).sum())
         yield moment.round, [link.over(unit) for link in chain(y, labels, parts.size)]
 
@@ -137,13 +139,6 @@ def looks(settings: Settings, selectors: Sequence[Variant | str], round: int) ->
             view = replace(view, state=start(selector, view.clients))
             chosen = pick(selector, view, parts.size, stream(settings.seed, "picture", round))
             yield Look(label, moment.updates, view, chosen)
-
-
-def clustered(view: View, clusters: int, seed: int, round: int) -> Ints:
-    """The k-means partition of a view's features."""
-    if view.features is None:
-        raise bad("view", "clusters", "given with features", None)
-    return kmeans(view.features, clusters, stream(seed, "clusters", round)).labels
 
 
 def _on_one_path(one: Variant, settings: Settings) -> Settings:

@@ -118,7 +118,7 @@ class Hybrid:
         """ω_k·X_k in units of the largest ω, so that nothing overflows; without a copy where all count the same."""
         if not self.weighted or np.ptp(weights) <= 1e-9 * weights.max():
             return x
-        return x * (weights / weights.max())[:, None].astype(x.dtype)
+        return np.asarray(x * (weights / weights.max())[:, None].astype(x.dtype))
 
     def _chances(self, x: Features, norms: Floats, weights: Floats, members: Ints) -> Floats:
         """p_k of eq. 7 for the members of a cluster, within the two bounds."""
