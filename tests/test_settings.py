@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +34,19 @@ def test_another_name_drops_the_options_of_the_first():
     assert merge(first, {"partition": "dirichlet"}).partition.options == {"alpha": 0.3}
 
 
+def test_options_count_wherever_they_stand_beside_the_name():
+    pairs = [("partition.alpha", 0.3), ("partition", "dirichlet")]
+    before, after = (merge(Settings(), dict(order)) for order in (pairs, reversed(pairs)))
+    assert before == after
+    assert before.partition.options == {"alpha": 0.3}
+
+
+def test_numbers_of_numpy_are_numbers():
+    settings = merge(Settings(), {"cohort": np.int64(5), "rounds": np.int32(3), "partition.alpha": np.float32(0.5)})
+    assert settings == merge(Settings(), {"cohort": 5, "rounds": 3, "partition.alpha": 0.5})
+    assert json.loads(json.dumps(settings.nested()))["cohort"] == 5
+
+
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
@@ -47,6 +62,8 @@ def test_another_name_drops_the_options_of_the_first():
         ("local.steps", 2.5, "local.steps"),
         ("local.momentum", 1, "local.momentum"),
         ("rounds", 0, "rounds"),
+        pytest.param("rounds", 10**400, "rounds", id="more-than-a-float-can-hold"),
+        ("rounds", math.inf, "rounds"),
         ("seed", -1, "seed"),
         ("target", 80, "target"),
         ("device", "tpu", "auto, cpu, cuda"),

@@ -6,7 +6,6 @@ registries of the stages, so they are checked where the run is put together (:mo
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -123,14 +122,15 @@ class Settings:
 
 CHOICES = tuple(f.name for f in fields(Settings) if isinstance(f.default, Choice))
 
+_MOST = 2**63 - 1
 _RANGES: dict[str, tuple[str, float, float]] = {
-    "rounds": ("an int ≥ 1", 1, math.inf),
-    "seed": ("an int ≥ 0", 0, 2**63 - 1),
+    "rounds": ("an int ≥ 1", 1, _MOST),
+    "seed": ("an int ≥ 0", 0, _MOST),
     "target": ("a number in [0, 1]", 0, 1),
-    "eval_every": ("an int ≥ 1", 1, math.inf),
-    "local.steps": ("an int ≥ 1", 1, math.inf),
-    "local.epochs": ("an int ≥ 0", 0, math.inf),
-    "local.batch": ("an int ≥ 1", 1, math.inf),
+    "eval_every": ("an int ≥ 1", 1, _MOST),
+    "local.steps": ("an int ≥ 1", 1, _MOST),
+    "local.epochs": ("an int ≥ 0", 0, _MOST),
+    "local.batch": ("an int ≥ 1", 1, _MOST),
     "local.lr": ("a number > 0", 5e-324, 1.7e308),
     "local.lr_decay": ("a number in (0, 1]", 5e-324, 1),
     "local.momentum": ("a number in [0, 1)", 0, 1 - 1e-16),
@@ -164,13 +164,19 @@ def merge(base: Settings, *layers: Mapping[str, Any]) -> Settings:
 
 
 def _flat(layer: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """Dotted keys, a section's name before its options."""
+    """Dotted keys, the names before the options, whose place in the layer means nothing."""
+    pairs: list[tuple[str, Any]] = []
     for key, value in layer.items():
         if isinstance(value, Mapping):
-            inner = sorted(value.items(), key=lambda item: item[0] != "name")
-            yield from ((f"{key}.{k}", v) for k, v in inner)
+            pairs += [(f"{key}.{k}", _plain(v)) for k, v in value.items()]
         else:
-            yield key, value
+            pairs.append((key, _plain(value)))
+    return sorted(pairs, key=lambda pair: "." in pair[0] and not pair[0].endswith(".name"))
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as Python's own, which a header can hold."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _names() -> list[str]:
@@ -206,7 +212,8 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
         return value
     allowed, low, high = _RANGES[name]
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or (hint is int and value != int(value if math.isfinite(value) else 0)) or not low <= value <= high:
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if not number or (hint is int and not whole) or not low <= value <= high:
         raise bad(name, "run", allowed, value)
     return hint(value)
 
