@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hcsfed.aggregate import ALGORITHMS, SERVERS, Algorithm, Server, Setup
+from hcsfed.aggregate import ALGORITHMS, ESTIMATORS, SERVERS, Algorithm, Estimator, Server, Setup
 from hcsfed.clients import Layout, Trainer, build_module, make_trainer, steps_of
 from hcsfed.data import load
 from hcsfed.features import FEATURES, Feature
@@ -32,6 +32,7 @@ class Parts:
     trainer: Trainer
     selector: Selector
     algorithm: Algorithm
+    estimator: Estimator
     server: Server
     setup: Setup
     size: int
@@ -50,6 +51,7 @@ def assemble(
     if selector is None:
         selector = SELECTORS.build(settings.selector.name, **settings.selector.options)
     algorithm = ALGORITHMS.build(settings.algorithm.name, **settings.algorithm.options)
+    estimator = build_estimator(settings, selector)
     server = SERVERS.build(settings.server.name, **settings.server.options)
     work = algorithm.local(settings.local)
     if federation is None:
@@ -78,8 +80,19 @@ def assemble(
         steps_of(work, federation.sizes),
         work,
     )
-    feature = build_feature(settings, selector)
-    return Parts(settings, federation, trainer, selector, algorithm, server, setup, size, feature, output_bias(module))
+    return Parts(
+        settings,
+        federation,
+        trainer,
+        selector,
+        algorithm,
+        estimator,
+        server,
+        setup,
+        size,
+        build_feature(settings, selector, estimator),
+        output_bias(module),
+    )
 
 
 def whole_gradients(
@@ -105,14 +118,23 @@ def output_bias(module: torch.nn.Module) -> slice | None:
     return slice(last[0].start, last[0].stop) if last and len(last[0].shape) == 1 else None
 
 
-def build_feature(settings: Settings, selector: Selector) -> Feature | None:
-    """How clients are compared: as the settings say, else as the selector does; None where it does not compare them."""
-    if "features" not in selector.claims.needs:
+def build_estimator(settings: Settings, selector: Selector) -> Estimator:
+    """What is made of the answers: as the settings say, else as the selector does."""
+    named = settings.estimator.name != "default"
+    name = settings.estimator.name if named else getattr(selector, "estimator", "weighted")
+    return ESTIMATORS.build(name, **settings.estimator.options)
+
+
+def build_feature(settings: Settings, selector: Selector, estimator: Estimator | None = None) -> Feature | None:
+    """How clients are compared: as the settings say, else as the selector does; None where nobody compares them."""
+    if "features" in selector.claims.needs:
+        default = getattr(selector, "features", "raw")
+    elif estimator is not None and estimator.compares:
+        default = "sketch"
+    else:
         return None
     named = settings.features.name != "default"
-    return FEATURES.build(
-        settings.features.name if named else getattr(selector, "features", "raw"), **settings.features.options
-    )
+    return FEATURES.build(settings.features.name if named else default, **settings.features.options)
 
 
 def build_federation(settings: Settings) -> Federation:

@@ -52,7 +52,8 @@ class Hearing:
 
 def hear(parts: Parts, memory: State, parameters: torch.Tensor, t: int, train: Train) -> Hearing:
     """Ask the clients for what the selector needs to know."""
-    federation, trainer, needs = parts.federation, parts.trainer, parts.selector.claims.needs
+    federation, trainer = parts.federation, parts.trainer
+    needs = parts.selector.claims.needs | (frozenset({"features"}) if parts.feature is not None else frozenset())
     everyone = np.arange(federation.clients)
     view = View(
         sizes=federation.sizes,

@@ -71,6 +71,8 @@ class Settings:
         What is used, by name, with options.
     algorithm
         What clients do in a round.
+    estimator
+        What is made of the answers; ``default`` is the selector's own choice, for most their weighted sum.
     server
         What the estimate of the mean update does to the model.
     features
@@ -101,6 +103,7 @@ class Settings:
     selector: Choice = Choice("random")
     features: Choice = Choice("default")
     algorithm: Choice = Choice("fedavg")
+    estimator: Choice = Choice("default")
     server: Choice = Choice("sgd")
     local: LocalTraining = LocalTraining()
     cohort: int | float = 0.1

@@ -19,20 +19,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hcsfed.aggregate import WeightedSum
 from hcsfed.assemble import Parts, assemble, describe
 from hcsfed.errors import DivergedError, SettingError
 from hcsfed.hearing import Hearing, hear, join, listen, price, remember
 from hcsfed.record import Cost, RoundRecord, Run, RunFolder
 from hcsfed.record.track import following, tracker
 from hcsfed.rng import stream
-from hcsfed.select import Selector, observe, pick, start
+from hcsfed.select import Full, Selector, observe, pick, start
 from hcsfed.settings import Settings, merge
 from hcsfed.stopwatch import Stopwatch
 from hcsfed.types import Answers, Federation, Selection, State
 
 Listener = Callable[[RoundRecord], object]
-MEMORIES = ("notes", "heard", "algorithm", "server")
+MEMORIES = ("notes", "heard", "algorithm", "estimator", "server")
 EXPLODED = 1e4  # times the loss at the start (or 1, if that is more)
 
 
@@ -46,8 +45,8 @@ class Standing:
         What the selector wrote down.
     heard
         What the server remembers of the clients' small messages.
-    algorithm, server
-        What the algorithm and the server's optimiser carry from round to round.
+    algorithm, estimator, server
+        What each of them carries from round to round.
     """
 
     round: int
@@ -55,6 +54,7 @@ class Standing:
     notes: State = field(default_factory=dict)
     heard: State = field(default_factory=dict)
     algorithm: State = field(default_factory=dict)
+    estimator: State = field(default_factory=dict)
     server: State = field(default_factory=dict)
 
     @classmethod
@@ -65,6 +65,7 @@ class Standing:
             parameters=parts.trainer.initial(),
             notes=start(parts.selector, parts.federation.clients),
             algorithm=parts.algorithm.start(parts.setup),
+            estimator=parts.estimator.start(parts.setup),
             server=parts.server.start(parts.trainer.dimension),
         )
 
@@ -84,7 +85,7 @@ class Standing:
 
 def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Standing]]:
     """Round after round, from where the run stands to its end."""
-    settings, trainer, selector, algorithm = parts.settings, parts.trainer, parts.selector, parts.algorithm
+    settings, trainer, algorithm = parts.settings, parts.trainer, parts.algorithm
     test = parts.federation.test_x, parts.federation.test_y
     limit = EXPLODED * max(trainer.evaluate(trainer.initial(), *test)[0], 1.0)
 
@@ -95,6 +96,7 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
             heard = hear(parts, standing.heard, standing.parameters, t, train)
         with watch("select"):
             view = replace(heard.view, state=standing.notes)
+            selector = Full() if t == 0 and parts.estimator.everyone_first else parts.selector
             selection = pick(selector, view, parts.size, stream(settings.seed, "select", t))
         with watch("train"):
             estimate, answers = collect(parts, standing, heard, selection)
@@ -103,7 +105,7 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
             algorithm.close(standing.algorithm)
             notes = observe(selector, standing.notes, selection, answers)
             known = remember(parts, standing.heard, answers, estimate)
-            standing = Standing(t + 1, parameters, notes, known, standing.algorithm, server)
+            standing = Standing(t + 1, parameters, notes, known, standing.algorithm, standing.estimator, server)
         loss = accuracy = None
         with watch("evaluate"):
             if (t + 1) % settings.eval_every == 0 or t + 1 == settings.rounds:
@@ -118,14 +120,14 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
 
 
 def collect(parts: Parts, standing: Standing, heard: Hearing, selection: Selection) -> tuple[torch.Tensor, Answers]:
-    """Sum the weighted updates as they come in, and keep of each what may be learned from it."""
+    """Make the estimate from the updates as they come in, and keep of each what may be learned from it."""
     t = standing.round
-    total = WeightedSum(parts.trainer.dimension, parts.trainer.device)
+    total = parts.estimator.open(parts.setup, standing.estimator, heard.view, selection)
     answers: list[Answers] = []
     done = 0
     for chunk in heard.answer(selection.ids):
-        total.add(chunk.vectors, selection.weights[done : done + len(chunk.ids)])
         answers.append(listen(parts, chunk, heard.context, t))
+        total.add(chunk, selection.weights[done : done + len(chunk.ids)], answers[-1].features)
         parts.algorithm.learn(parts.setup, standing.algorithm, standing.parameters, chunk, t)
         done += len(chunk.ids)
     return total.value(), join(answers)

@@ -1,14 +1,16 @@
 """Answers → an estimate of the full-participation update → the server's step.
 
-Three things, each orthogonal to the others and to the selector: the algorithm says what clients do, the server what the
-estimate does to the model.
+Three things, each orthogonal to the others and to the selector: the algorithm says what clients do, the estimator what
+is made of the answers, the server what the estimate does to the model.
 """
 
 from __future__ import annotations
 
 from hcsfed.aggregate.algorithms import FedAvg, FedProx
 from hcsfed.aggregate.contract import Algorithm, Setup
+from hcsfed.aggregate.difference import Difference, clusterfedvarp, fedvarp, mifa, regression
 from hcsfed.aggregate.estimate import WeightedSum, add_rows, row_norms
+from hcsfed.aggregate.estimator import Estimator, Total, Weighted
 from hcsfed.aggregate.fednova import FedNova
 from hcsfed.aggregate.scaffold import Scaffold
 from hcsfed.aggregate.server import Adam, Momentum, Server, Sgd, Yogi
@@ -20,6 +22,14 @@ ALGORITHMS.add("fedprox", FedProx)
 ALGORITHMS.add("scaffold", Scaffold)
 ALGORITHMS.add("fednova", FedNova)
 
+ESTIMATORS: Registry[Estimator] = Registry("estimator")
+ESTIMATORS.add("weighted", Weighted)
+ESTIMATORS.add("difference", Difference)
+ESTIMATORS.add("fedvarp", fedvarp)
+ESTIMATORS.add("clusterfedvarp", clusterfedvarp)
+ESTIMATORS.add("mifa", mifa)
+ESTIMATORS.add("regression", regression)
+
 SERVERS: Registry[Server] = Registry("server")
 SERVERS.add("sgd", Sgd)
 SERVERS.add("momentum", Momentum)
@@ -28,9 +38,12 @@ SERVERS.add("yogi", Yogi)
 
 __all__ = [
     "ALGORITHMS",
+    "ESTIMATORS",
     "SERVERS",
     "Adam",
     "Algorithm",
+    "Difference",
+    "Estimator",
     "FedAvg",
     "FedNova",
     "FedProx",
@@ -39,8 +52,14 @@ __all__ = [
     "Server",
     "Setup",
     "Sgd",
+    "Total",
+    "Weighted",
     "WeightedSum",
     "Yogi",
     "add_rows",
+    "clusterfedvarp",
+    "fedvarp",
+    "mifa",
+    "regression",
     "row_norms",
 ]

@@ -19,8 +19,10 @@ class WeightedSum:
     chunked. The weights are used as they come: what a design intends must not be renormalised here.
     """
 
-    def __init__(self, dimension: int, device: torch.device) -> None:
+    def __init__(self, dimension: int, device: torch.device, start: Floats | None = None) -> None:
         self._sum = torch.zeros(dimension, dtype=torch.float64, device=device)
+        if start is not None:
+            self._sum += torch.from_numpy(start).to(device)
 
     def add(self, vectors: torch.Tensor, weights: Floats) -> None:
         if vectors.device.type == "cpu":

@@ -1,0 +1,76 @@
+"""What an estimator is: the picked clients' updates → what full participation's mean update would have been."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+
+from hcsfed.aggregate.contract import Setup
+from hcsfed.aggregate.estimate import WeightedSum
+from hcsfed.types import Features, Floats, Selection, State, View
+from hcsfed.updates import Updates
+
+
+class Total(Protocol):
+    """The estimate of one round in the making."""
+
+    def add(self, updates: Updates, weights: Floats, features: Features | None) -> None:
+        """Take in some of the picked, with their weights in the selection and the features that came along."""
+        ...
+
+    def value(self) -> torch.Tensor:
+        """The estimate, once all of the picked are in; what was learned from them holds from now on."""
+        ...
+
+
+class Estimator(Protocol):
+    """Orthogonal to selector and algorithm. Its memory is a dict of arrays; large ones are written in place."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def compares(self) -> bool:
+        """Whether it needs a feature of every client."""
+        ...
+
+    @property
+    def everyone_first(self) -> bool:
+        """Whether the first round is one of full participation."""
+        ...
+
+    def start(self, setup: Setup) -> State:
+        """The memory before the first round."""
+        ...
+
+    def open(self, setup: Setup, state: State, view: View, selection: Selection) -> Total:
+        """Begin a round."""
+        ...
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """Σ_{i∈S} weights_i·u_i, by the selection's own weights."""
+
+    name: ClassVar[str] = "weighted"
+    compares: ClassVar[bool] = False
+    everyone_first: ClassVar[bool] = False
+
+    def start(self, setup: Setup) -> State:
+        return {}
+
+    def open(self, setup: Setup, state: State, view: View, selection: Selection) -> Total:
+        return _Sum(WeightedSum(setup.dimension, setup.device))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum:
+    total: WeightedSum
+
+    def add(self, updates: Updates, weights: Floats, features: Features | None) -> None:
+        self.total.add(updates.vectors, weights)
+
+    def value(self) -> torch.Tensor:
+        return self.total.value()
