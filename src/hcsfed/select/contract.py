@@ -105,12 +105,25 @@ def pick(selector: Selector, view: View, size: int, rng: np.random.Generator) ->
     inner = view.only(ids)
     # Only a design that depends on nothing but the names may be asked for all: `random-shrunk` shrinks even then.
     picked = selector.select(inner, min(int(size), len(ids)), rng)
+    who, weights = _in_order(selector, picked)
     return Selection(
-        ids=ids[picked.ids],
-        weights=np.asarray(picked.weights, np.float64),
+        ids=ids[who],
+        weights=weights,
         inclusion=_spread(picked.inclusion, ids, n),
         info={**picked.info, **info},
     )
+
+
+def _in_order(selector: Selector, picked: Selection) -> tuple[Ints, Floats]:
+    """Ids and their weights, ascending, as everything after this counts on."""
+    who, weights = np.asarray(picked.ids, np.int64), np.asarray(picked.weights, np.float64)
+    if who.shape != weights.shape or who.ndim != 1:
+        got = f"shapes {list(who.shape)} and {list(weights.shape)}"
+        raise bad("weights", selector.name, "one number for each of its ids", got)
+    order = np.argsort(who, kind="stable")
+    if len(who) > 1 and not np.diff(who[order]).all():
+        raise bad("ids", selector.name, "distinct, a client's draws added up in its weight", who.tolist())
+    return who[order], weights[order]
 
 
 def _spread(inclusion: Floats | None, ids: Ints, n: int) -> Floats | None:
