@@ -108,6 +108,8 @@ def test_file_flags_and_assignments_mean_the_same(hcsfed, tmp_path):
         ("run --device cuda", "cuda"),
         ("run --backend fast", "loop, batched"),
         ("run --track wandb", "mlflow"),
+        ("run --resume", "--out"),
+        ("run --algorithm fedprox --set algorithm.mu=much", "mu of algorithm 'fedprox'"),
         ("run --no-such-flag", "--no-such-flag"),
         ("compare --selectors random,ranom", "did you mean 'random'"),
         ("compare --selectors random --seeds 0", "seeds"),

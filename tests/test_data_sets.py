@@ -99,7 +99,7 @@ ONE = Partition(np.arange(3), np.array([0, 3]))
         ({"data": "quadratic", "partition": "shard"}, "no single class each"),
         (
             {"data": "synthetic", "data_options": {"iid": "yes"}},
-            "iid of data 'synthetic' must be true or false, got 'yes'",
+            "iid of data set 'synthetic' must be true or false, got 'yes'",
         ),
         ({"partition": 5}, "partition of load must be a name or a Partition, got 5"),
         ({"partition": ONE, "clients": 3}, "clients of load must be left out or 1, as in the given partition, got 3"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcsfed.errors import SettingError
+from hcsfed.registry import Registry
 from hcsfed.settings import Settings, cohort_size, merge, parse_assignments, read_toml
 
 
@@ -105,3 +107,35 @@ def test_a_broken_file_is_told_in_one_line(tmp_path):
     for name in ("a.toml", "none.toml"):
         with pytest.raises(SettingError, match=name):
             read_toml(tmp_path / name)
+
+
+def _entry(flag: bool = False, count: int = 1, rate: float = 0.5, word: str = "a", free: int | None = None) -> dict:
+    return {"flag": flag, "count": count, "rate": rate, "word": word, "free": free}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("flag", 1, "flag of thing 'entry' must be true or false, got 1"),
+        ("flag", "yes", "true or false"),
+        ("count", 2.5, "count of thing 'entry' must be an int, got 2.5"),
+        ("count", True, "an int"),
+        ("rate", "much", "rate of thing 'entry' must be a number, got 'much'"),
+        ("rate", math.nan, "a number"),
+        ("rate", [1], "a number"),
+        ("word", 3, "word of thing 'entry' must be a word, got 3"),
+        ("cuont", 3, "did you mean 'count'"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused_before_they_do_harm(option, value, told):
+    registry: Registry[dict] = Registry("thing")
+    registry.add("entry", _entry)
+    with pytest.raises(SettingError, match=re.escape(told)):
+        registry.build("entry", **{option: value})
+
+
+def test_options_of_the_right_kind_are_handed_on():
+    registry: Registry[dict] = Registry("thing")
+    registry.add("entry", _entry)
+    given_ = {"flag": True, "count": np.int64(3), "rate": 2, "word": "b", "free": 7}
+    assert registry.build("entry", **given_) == given_

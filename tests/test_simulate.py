@@ -111,6 +111,16 @@ def test_a_run_taken_up_equals_one_that_went_through(federation, tmp_path):
     assert bare(hcsfed.read_run(tmp_path / "run").history) == bare(whole.history)
 
 
+@pytest.mark.parametrize("selector", list(SELECTORS))
+def test_what_selectors_and_server_remember_survives_a_restart(federation, tmp_path, selector):
+    whole = simulate(federation, selector=selector, **{**QUICK, "rounds": 5})
+    for rounds in (1, 3, 5):
+        resumed = simulate(
+            federation, selector=selector, out=tmp_path / "run", resume=True, **{**QUICK, "rounds": rounds}
+        )
+    assert bare(resumed.history) == bare(whole.history)
+
+
 def test_a_finished_run_is_given_back_as_it_is(federation, tmp_path):
     first = simulate(federation, out=tmp_path / "run", **QUICK)
     again = simulate(federation, out=tmp_path / "run", resume=True, **QUICK)

@@ -38,9 +38,9 @@ def run_all(
     ``jobs`` processes (0: one a core) share the cores; ``waiting`` is called about twice a second. What was begun
     earlier is continued. The first error stops the rest, after they have saved their last round.
     """
-    cores = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
-    jobs = max(1, min(jobs or cores or 1, len(grid)))
-    threads = max(1, (cores or 1) // jobs)
+    cores = _cores()
+    jobs = max(1, min(jobs or cores, len(grid)))
+    threads = max(1, cores // jobs)
     folders = [out / cell.name for cell in grid]
     with ProcessPoolExecutor(jobs, get_context("spawn"), _prepare, (threads,)) as pool:
         futures: set[Future[None]] = {
@@ -63,12 +63,19 @@ def run_all(
     return folders
 
 
+def _cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _prepare(threads: int) -> None:
     import numba
     import torch
 
     torch.set_num_threads(threads)
-    numba.set_num_threads(threads)
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
 
 
 def _run_cell(settings: dict[str, Any], folder: str) -> None:

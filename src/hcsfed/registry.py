@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from numbers import Integral, Real
 from typing import Any, Generic, TypeVar
 
-from hcsfed.errors import SettingError, unknown
+from hcsfed.errors import SettingError, bad, unknown
 
 T = TypeVar("T")
 
@@ -38,14 +39,31 @@ class Registry(Generic[T]):
         return {p.name: p for p in parameters if p.default is not p.empty}
 
     def check(self, name: str, options: Mapping[str, Any]) -> None:
-        """Refuse option names that the entry does not take."""
+        """Refuse options that the entry does not take, and values of another kind than its default."""
         known = self.options(name)
-        for option in options:
+        for option, value in options.items():
             if option not in known:
                 if not known:
                     raise SettingError(f"{self.kind} {name!r} takes no options, got {option!r}")
                 raise unknown(f"option of {self.kind} {name!r}:", option, known)
+            wanted = _wanted(known[option].default, value)
+            if wanted:
+                raise bad(option, f"{self.kind} {name!r}", wanted, value)
 
     def build(self, name: str, *inputs: Any, **options: Any) -> T:
         self.check(name, options)
         return self[name](*inputs, **options)
+
+
+def _wanted(default: object, value: object) -> str:
+    """What a value should be to stand in for the default; nothing where it is. Ranges are for the entry to check."""
+    if isinstance(default, bool):
+        return "" if isinstance(value, bool) else "true or false"
+    if isinstance(default, str):
+        return "" if isinstance(value, str) else "a word"
+    number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # NaN is no number
+    if isinstance(default, int):
+        return "" if number and isinstance(value, Integral) else "an int"
+    if isinstance(default, float):
+        return "" if number else "a number"
+    return ""

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from hcsfed.cli import flags as f
+from hcsfed.errors import SettingError
 from hcsfed.settings import Settings
 
 
@@ -64,6 +65,8 @@ def run(
         device=device,
         backend=backend,
     )
+    if resume and out is None:
+        raise SettingError("--resume needs --out, the folder of the run to continue")
     from hcsfed.assemble import assemble
     from hcsfed.cli.show import progress, summary
     from hcsfed.interrupt import gentle
