@@ -148,8 +148,17 @@ def _sane(view: View, needs: frozenset[Need]) -> Bools:
         values = given[need]
         if values is None:
             raise bad("view", "selection", f"given with {need}", None)
-        finite = np.isfinite(values)
-        sane &= finite if finite.ndim == 1 else finite.all(axis=tuple(range(1, finite.ndim)))
+        sane &= _finite(values)
         if need in ("norms", "variances"):
             sane &= values >= 0
     return sane
+
+
+def _finite(values: NDArray[Any]) -> Bools:
+    """Which clients' entries are all finite. A finite sum has finite terms; where it is not, each term is looked at."""
+    rows = values.reshape(len(values), -1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(rows @ np.ones(rows.shape[1], rows.dtype))
+    doubtful = np.flatnonzero(~finite)
+    finite[doubtful] = np.isfinite(rows[doubtful]).all(axis=1)
+    return np.asarray(finite)

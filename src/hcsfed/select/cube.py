@@ -114,7 +114,9 @@ def cube(
         open_ = open_[(pi[open_] > SURE) & (pi[open_] < 1 - SURE)]
         if len(open_) < 2:
             break
-        fly(np.ascontiguousarray(sums[:, :kept]), pi, open_, rng.random(len(open_)), SURE)
+        chances = pi[open_]
+        fly(np.ascontiguousarray(sums[open_, :kept]), chances, np.arange(len(open_)), rng.random(len(open_)), SURE)
+        pi[open_] = chances
     return settle(pi, rng)
 
 
@@ -126,12 +128,14 @@ def _balanced(x: Features, weights: Floats, pi: Floats, directions: int, rng: np
     largest = np.abs(along).max(axis=0, initial=0.0)
     unit = max(float(largest.max(initial=0.0)), float(np.finfo(np.float32).tiny))
     along = along[:, np.flatnonzero(largest > 1e-6 * unit)]
-    columns = [np.ones((len(x), 1))]
     top = float(scale.max(initial=0.0)) or 1.0
-    if np.ptp(scale[pi > SURE]) > 1e-9 * top:
-        columns.append((scale / top)[:, None])
-    columns.append(along * (scale / top / unit)[:, None])
-    return np.ascontiguousarray(np.hstack(columns))
+    uneven = np.ptp(scale[pi > SURE]) > 1e-9 * top
+    sums = np.empty((len(x), 1 + uneven + along.shape[1]))
+    sums[:, 0] = 1
+    if uneven:
+        sums[:, 1] = scale / top
+    np.multiply(along, (scale / top / unit)[:, None], out=sums[:, 1 + uneven :])
+    return sums
 
 
 def _fly(sums: Any, pi: Any, order: Any, luck: Any, sure: float) -> None:

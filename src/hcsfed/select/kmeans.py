@@ -8,6 +8,8 @@ paper's sizes a library call costs more than the clustering, at a million client
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcsfed.errors import bad
+from hcsfed.jit import compiled
 from hcsfed.select.allocation import group_sums
 from hcsfed.types import Floats, Ints
 
@@ -28,6 +31,9 @@ _SMALL = 20_000
 """Up to this many clients all take part in finding the centres."""
 
 _ROWS = 4096
+
+_COMPILED = 1 << 27
+"""Below so many products a library call is done before a kernel is loaded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,10 +128,25 @@ def _lloyd(x: NDArray[Any], centres: NDArray[Any], iterations: int) -> tuple[Int
 
 
 def _nearest(x: NDArray[Any], centres: NDArray[Any]) -> tuple[Ints, Floats]:
-    """The nearest centre of each row and the squared distance to it, a block of rows at a time."""
-    labels = np.empty(len(x), np.int64)
-    gaps = np.empty(len(x), x.dtype)
-    half = np.einsum("ij,ij->i", centres, centres) / 2
+    """The nearest centre of each row and the squared distance to it."""
+    labels, gaps = np.empty(len(x), np.int64), np.empty(len(x), x.dtype)
+    half = (np.einsum("ij,ij->i", centres, centres) / 2).astype(x.dtype)
+    assign = compiled(_assign)
+    if assign is _assign or len(x) * centres.size < _COMPILED:
+        _assign_by_products(x, centres, half, labels, gaps)
+    else:
+        turned = np.ascontiguousarray(centres.T)
+        blocks = range(0, len(x), max(_ROWS, -(-len(x) // (os.cpu_count() or 1))))
+        with ThreadPoolExecutor(len(blocks)) as pool:
+            ends = [slice(start, start + blocks.step) for start in blocks]
+            list(pool.map(lambda rows: assign(x[rows], turned, half, labels[rows], gaps[rows]), ends))
+    return labels, np.maximum(gaps, 0)
+
+
+def _assign_by_products(
+    x: NDArray[Any], centres: NDArray[Any], half: NDArray[Any], labels: Ints, gaps: NDArray[Any]
+) -> None:
+    """By NumPy alone, a block of rows at a time."""
     turned = np.ascontiguousarray(centres.T)
     for start in range(0, len(x), _ROWS):
         rows = x[start : start + _ROWS]
@@ -133,4 +154,29 @@ def _nearest(x: NDArray[Any], centres: NDArray[Any]) -> tuple[Ints, Floats]:
         best = score.argmin(axis=1)
         labels[start : start + _ROWS] = best
         gaps[start : start + _ROWS] = 2 * score[np.arange(len(rows)), best] + np.einsum("ij,ij->i", rows, rows)
-    return labels, np.maximum(gaps, 0)
+
+
+def _assign(x: Any, turned: Any, half: Any, labels: Any, gaps: Any) -> None:
+    """Row by row, the scores never leaving the nearest cache: twice as fast as products that write them out."""
+    width, count = turned.shape
+    score = np.empty(count, x.dtype)
+    for i in range(len(x)):
+        square = x[i, 0] * 0
+        for c in range(count):
+            score[c] = half[c]
+        for j in range(0, width - 3, 4):
+            p, q, r, s = x[i, j], x[i, j + 1], x[i, j + 2], x[i, j + 3]
+            square += p * p + q * q + r * r + s * s
+            for c in range(count):
+                score[c] -= p * turned[j, c] + q * turned[j + 1, c] + r * turned[j + 2, c] + s * turned[j + 3, c]
+        for j in range(width - width % 4, width):
+            p = x[i, j]
+            square += p * p
+            for c in range(count):
+                score[c] -= p * turned[j, c]
+        best = 0
+        for c in range(1, count):
+            if score[c] < score[best]:
+                best = c
+        labels[i] = best
+        gaps[i] = 2 * score[best] + square
