@@ -1,8 +1,10 @@
 """`hcsfed variance`, `hcsfed picture` and how selectors are written in a list."""
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -128,6 +130,14 @@ class TestErrors:
         found = [r.error.biased for r in errors(SMALL, names, [0, 1], 200)]
         assert found == [False, True, True, False] * 2
 
+    def test_clients_that_count_more_are_compared_by_what_they_add(self):
+        settings = merge(Settings(), {"data": "synthetic", "partition.clients": 50, "cohort": 10})
+        found = {r.selector: r.error for r in errors(settings, ["hcsfed", "hcsfed:weighted=false"], [0], 100)}
+        assert found["hcsfed"].total < found["hcsfed:weighted=false"].total / 2
+        assert not any(error.biased for error in found.values())
+        one, other = errors(SMALL, ["hcsfed", "hcsfed:weighted=false"], [0], 20)
+        assert one.error == other.error, "all count the same"
+
     def test_features_may_have_options_of_their_own(self):
         both = ["hcsfed:features=sketch:features.size=1", "hcsfed:features=sketch:features.size=64"]
         settings = merge(SMALL, {"partition.clients": 40, "cohort": 10})
@@ -228,3 +238,15 @@ class TestPicture:
     def test_bad_words_are_one_line(self, hcsfed, words):
         code, _, err = hcsfed("picture", *words)
         assert (code, err.count("\n")) == (2, 1)
+
+
+def test_the_evidence_in_the_docs_is_what_the_benchmark_measured():
+    root = Path(__file__).parent.parent
+    shown = subprocess.run(
+        [sys.executable, root / "benchmarks" / "presets.py", "show"], capture_output=True, text=True, check=True
+    ).stdout
+    page = (root / "docs" / "which-selector.md").read_text(encoding="utf-8")
+    tables = [block for block in shown.split("\n\n") if block.startswith("| ")]
+    assert len(tables) == 4
+    for block in tables:
+        assert block.strip() in page
