@@ -17,9 +17,6 @@ _SAMPLE = 4096
 _GAPS = 1024
 _PARTS = 16
 
-_INTERPRETED = 1000
-"""Up to so many points a plain loop is done before a compiled one is loaded."""
-
 
 def leading(x: Features, count: int, rng: np.random.Generator) -> NDArray[Any]:
     """Coordinates of the rows along the ``count`` directions of largest variance, about the mean.
@@ -67,7 +64,7 @@ def cells(points: NDArray[Any], size: int) -> tuple[Ints, int]:
     points = np.ascontiguousarray(points if points.shape[1] else np.zeros((n, 1)))
     order, begins = np.arange(n), np.zeros(n + 1, np.bool_)
     begins[[0, n]] = True
-    cut = compiled(_cut) if n > _INTERPRETED else _cut
+    cut = compiled(_cut)
     cut(points, order, begins[:-1], max(size, n // _PARTS), _GAPS)
     # The same tree, in parts that cores share; a part is cut as it would be alone.
     coarse = np.flatnonzero(begins)

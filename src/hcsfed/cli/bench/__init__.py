@@ -6,9 +6,11 @@ import typer
 
 from hcsfed.cli.bench.engine import engine
 from hcsfed.cli.bench.memory import memory
+from hcsfed.cli.bench.select import select
 from hcsfed.cli.bench.startup import startup
 
 app = typer.Typer(name="bench", help="Measure hcsfed, beside its peers where that says more.", no_args_is_help=True)
 app.command()(engine)
 app.command()(memory)
+app.command()(select)
 app.command()(startup)

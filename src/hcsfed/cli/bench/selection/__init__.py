@@ -1,0 +1,1 @@
+"""The questions of ``hcsfed bench select``, one a module; each answers with findings."""
