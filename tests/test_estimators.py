@@ -15,7 +15,7 @@ from hcsfed.aggregate import ESTIMATORS, Difference, Setup, WeightedSum
 from hcsfed.assemble import assemble
 from hcsfed.errors import SettingError
 from hcsfed.rng import stream
-from hcsfed.select import SELECTORS, pick
+from hcsfed.select import SELECTORS, Frontier, pick
 from hcsfed.settings import LocalTraining, Settings, merge
 from hcsfed.simulate import Standing, rounds, simulate
 from hcsfed.types import Selection, View
@@ -64,12 +64,12 @@ def guessing(estimator, ground, draw):
     return state
 
 
-def estimate(estimator, ground, state, looks, selection, updates, features=None, chunk=100):
+def estimate(estimator, ground, state, looks, selection, updates, chunk=100):
     total = estimator.open(ground, state, looks, selection)
     for first in range(0, len(selection), chunk):
         ids = selection.ids[first : first + chunk]
         u = Updates(ids, torch.from_numpy(updates[ids]), np.zeros(len(ids)), np.ones(len(ids), np.int64))
-        total.add(u, selection.weights[first : first + chunk], None if features is None else features[ids])
+        total.add(u, selection.weights[first : first + chunk])
     return total.value().double().numpy()
 
 
@@ -88,7 +88,6 @@ def test_unbiased_for_any_guess_by_enumeration(kind, draw):
             looks,
             Selection(ids, weights[ids] * N / 3),
             updates,
-            looks.features,
         )
         for ids in cohorts
     ]
@@ -108,7 +107,7 @@ def test_unbiased_with_balanced_and_unequal_designs_by_monte_carlo(selector, dra
     for t in range(3000):
         selection = pick(chosen, looks, 3, stream(0, selector, t))
         memory = {name: array.copy() for name, array in state.items()}
-        estimates.append(estimate(KINDS["ridge"], ground, memory, looks, selection, updates, looks.features))
+        estimates.append(estimate(KINDS["ridge"], ground, memory, looks, selection, updates))
     error = np.std(estimates, axis=0) / np.sqrt(len(estimates))
     assert (np.abs(np.mean(estimates, axis=0) - weights @ updates) < 4.5 * error).all()
 
@@ -137,9 +136,9 @@ def test_exact_for_a_right_guess_whoever_comes(kind, draw):
     ground, looks = setup(weights), view(weights, features)
     state = estimator.start(ground)
     first = np.arange(4) if kind == "ridge" else np.arange(N)
-    estimate(estimator, ground, state, looks, Selection(first, np.ones(len(first))), updates, features)
+    estimate(estimator, ground, state, looks, Selection(first, np.ones(len(first))), updates)
     ids = np.array([2, 6])
-    found = estimate(estimator, ground, state, looks, Selection(ids, np.array([3.0, 0.2])), updates, features)
+    found = estimate(estimator, ground, state, looks, Selection(ids, np.array([3.0, 0.2])), updates)
     assert found == pytest.approx(weights @ updates, abs=1e-5)
 
 
@@ -150,10 +149,10 @@ def test_regression_equals_predicting_every_client_one_by_one(draw):
     state = guessing(KINDS["ridge"], ground, draw)
     x, y = (state[name][:4].astype(float) for name in ("features", "kept"))
     model = Ridge(0.3 * np.trace(x.T @ x) / K, fit_intercept=False).fit(x, y)
-    guesses = np.concatenate([y, model.predict(looks.features[4:])])
+    guesses = np.concatenate([y, model.predict(state["features"][4:])])
     selection = Selection(np.array([1, 5]), np.array([0.4, 0.9]))
     expected = weights @ guesses + selection.weights @ (updates - guesses)[selection.ids]
-    found = estimate(KINDS["ridge"], ground, state, looks, selection, updates, looks.features)
+    found = estimate(KINDS["ridge"], ground, state, looks, selection, updates)
     assert found == pytest.approx(expected, abs=1e-6)
 
 
@@ -166,8 +165,8 @@ def test_the_running_mean_is_the_mean_of_what_is_kept_however_chunked(kind, draw
     for t in range(6):
         updates = draw.normal(size=(N, D)).astype(np.float32)
         selection = pick(SELECTORS.build("random"), looks, 3, stream(0, "chunks", t))
-        one = estimate(estimator, ground, whole, looks, selection, updates, looks.features)
-        other = estimate(estimator, ground, single, looks, selection, updates, looks.features, chunk=1)
+        one = estimate(estimator, ground, whole, looks, selection, updates)
+        other = estimate(estimator, ground, single, looks, selection, updates, chunk=1)
         assert (one == other).all()
     owner = whole.get("labels", np.arange(N))
     assert whole["mean"] == pytest.approx(weights @ whole["kept"][owner].astype(float), abs=1e-6)
@@ -259,6 +258,29 @@ def test_a_regression_has_everyone_send_one_feature_whoever_selects(digits):
     assert [r["local_steps"] for r in run.history] == [24, 8, 8]
 
 
+def test_an_opening_of_a_few_steps_costs_few_and_counts_them(digits):
+    """Everyone takes 1 of 2 steps once; the picked have the model already, and train in full."""
+    run = simulate(digits, selector=Frontier(opening=1), rounds=2, **QUICK)
+    model, sketch = 4 * run.about["dimension"], 4 * 64
+    assert [r["local_steps"] for r in run.history] == [12 * 1 + 4 * 2, 4 * 2]
+    assert [r["upload_bytes"] for r in run.history] == [12 * sketch + 4 * (model + sketch), 4 * (model + sketch)]
+    assert [r["download_bytes"] for r in run.history] == [12 * model, 4 * model]
+
+
+def test_an_opening_of_all_steps_is_the_sketch_of_the_round(digits):
+    """As many steps as in a round, or more than there are: the same cohorts and model as without the shortcut."""
+    whole, short = (simulate(digits, selector=Frontier(opening=n), rounds=3, **QUICK) for n in (0, 2))
+    assert [r["ids"] for r in whole.history] == [r["ids"] for r in short.history]
+    assert [r["loss"] for r in whole.history] == pytest.approx([r["loss"] for r in short.history])
+
+
+def test_frontier_is_a_preset_that_settings_can_change():
+    parts = assemble(merge(Settings(), {"selector": "frontier"}))
+    assert (parts.feature.name, parts.estimator) == ("sketch", ESTIMATORS.build("regression"))
+    plain = assemble(merge(Settings(), {"selector": "frontier", "estimator": "weighted", "features": "cosine"}))
+    assert (plain.feature.name, plain.estimator.name) == ("cosine", "weighted")
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -267,6 +289,8 @@ def test_a_regression_has_everyone_send_one_feature_whoever_selects(digits):
         ({"estimator": {"name": "difference", "penalty": 0}}, "penalty of difference"),
         ({"estimator": {"name": "difference", "clusters": 0}}, "clusters of difference"),
         ({"estimator": {"name": "difference", "state": "cluster", "opening": "ridge"}}, "opening of difference"),
+        ({"selector": {"name": "frontier", "opening": -1}}, "opening of frontier"),
+        ({"selector": {"name": "frontier", "design": "random"}}, "design of frontier"),
         ({"estimator": {"name": "mifa", "clusters": 3}}, "takes no options"),
     ],
 )

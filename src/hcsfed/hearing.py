@@ -3,7 +3,8 @@
 Most schemes hear nothing: the picked train and answer. What else a selector needs stands in its claims. Features and
 norms come in two ways. *Fresh*, as in the HCSFed paper: everyone trains and sends a small message, and the picked are
 then asked for the update that they hold already. *Stale*: everyone trains and sends a small message in the first round;
-later it comes with the answers of the picked, and of the others the server knows what it heard last.
+later it comes with the answers of the picked, and of the others the server knows what it heard last. Where the selector
+says so (``opening``), that first message is of a few local steps alone.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Hearing:
         Ids → the whole updates of these clients.
     trained
         Whether they have trained already, so that an answer costs no more than its upload.
+    sent
+        Whether they have this round's model already.
     """
 
     view: View
@@ -48,6 +51,7 @@ class Hearing:
     context: Context
     answer: Train
     trained: bool = False
+    sent: bool = False
 
 
 def hear(parts: Parts, memory: State, parameters: torch.Tensor, t: int, train: Train) -> Hearing:
@@ -75,6 +79,16 @@ def hear(parts: Parts, memory: State, parameters: torch.Tensor, t: int, train: T
         view = replace(view, features=memory.get("features"), norms=memory.get("norms"), ages=memory.get("ages"))
         return Hearing(view, cost, context, train)
 
+    opening = getattr(parts.selector, "opening", 0)
+    if parts.selector.claims.trains == "picked" and opening:
+        heard = join([listen(parts, chunk, context, t) for chunk in _first_steps(parts, parameters, everyone, opening)])
+        _begin(memory, heard)
+        width = 0 if heard.features is None else heard.features.shape[1]
+        cost += _asked(parts, everyone, floats=int("norms" in needs), width=width)
+        cost += Cost(local_steps=int(heard.steps.sum()))
+        view = replace(view, features=heard.features, norms=heard.norms, ages=memory["ages"])
+        return Hearing(view, cost, context, train, sent=True)
+
     kept = Kept(parts, train)
     validation = _validation(parts) if "accuracies" in needs else None
     messages, accuracies = [], []
@@ -92,10 +106,23 @@ def hear(parts: Parts, memory: State, parameters: torch.Tensor, t: int, train: T
     cost += Cost(local_steps=int(heard.steps.sum()))
     if parts.selector.claims.trains == "picked":
         # The opening of a stale run: what is heard now is what the server remembers.
-        memory.update(norms=heard.norms, ages=np.zeros(federation.clients, np.int64))
-        if heard.features is not None:
-            memory["features"] = heard.features
-    return Hearing(view, cost, context, kept.answer, trained=True)
+        _begin(memory, heard)
+    return Hearing(view, cost, context, kept.answer, trained=True, sent=True)
+
+
+def _begin(memory: State, heard: Answers) -> None:
+    """What everyone has sent once is what the server remembers."""
+    memory.update(norms=heard.norms, ages=np.zeros(len(heard.ids), np.int64))
+    if heard.features is not None:
+        memory["features"] = heard.features
+
+
+def _first_steps(parts: Parts, parameters: torch.Tensor, ids: Ints, steps: int) -> Iterator[Updates]:
+    """Updates of a few steps, scaled to the number of steps of a round; what an algorithm adds is left out."""
+    few = np.minimum(steps, parts.setup.steps[ids])
+    for chunk in parts.trainer.train(parameters, ids, 0, steps=few):
+        scale = torch.from_numpy(parts.setup.steps[chunk.ids] / np.maximum(chunk.steps, 1)).float()
+        yield replace(chunk, vectors=chunk.vectors * scale.to(chunk.vectors.device)[:, None])
 
 
 def remember(parts: Parts, memory: State, answers: Answers, estimate: torch.Tensor) -> State:
@@ -121,7 +148,8 @@ def price(parts: Parts, heard: Hearing, answers: Answers) -> Cost:
     note = 0
     if parts.feature is not None and answers.features is not None:
         note = m * parts.feature.nbytes(answers.features.shape[1])
-    return Cost(upload_bytes=model + note, download_bytes=model, local_steps=int(answers.steps.sum()) + extra)
+    download = 0 if heard.sent else model
+    return Cost(upload_bytes=model + note, download_bytes=download, local_steps=int(answers.steps.sum()) + extra)
 
 
 def listen(parts: Parts, chunk: Updates, context: Context, t: int) -> Answers:

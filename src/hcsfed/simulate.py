@@ -127,7 +127,7 @@ def collect(parts: Parts, standing: Standing, heard: Hearing, selection: Selecti
     done = 0
     for chunk in heard.answer(selection.ids):
         answers.append(listen(parts, chunk, heard.context, t))
-        total.add(chunk, selection.weights[done : done + len(chunk.ids)], answers[-1].features)
+        total.add(chunk, selection.weights[done : done + len(chunk.ids)])
         parts.algorithm.learn(parts.setup, standing.algorithm, standing.parameters, chunk, t)
         done += len(chunk.ids)
     return total.value(), join(answers)

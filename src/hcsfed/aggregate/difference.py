@@ -40,8 +40,8 @@ class Difference:
         which leaves the selection's own weights.
     opening
         The guess for those of whom nothing is kept yet. ``zero``; ``full``: there are none, as everyone answers in the
-        first round; ``ridge``: by ridge regression of the kept updates on the features they came with (``client``
-        only).
+        first round; ``ridge``: by ridge regression of the kept updates on everyone's first features (``client``
+        only). These may come from fewer local steps than the updates: the regression finds the scale.
     clusters
         H.
     penalty
@@ -100,8 +100,10 @@ class Difference:
         beta = np.zeros(len(state["kept"]))  # what the mean does not hold already
         if len(beta):
             np.subtract.at(beta, owner[selection.ids], weights)
+        if self.opening == "ridge" and "features" not in state:
+            state["features"] = _features(view).copy()
         if self.opening == "ridge" and state["known"].any():
-            beta += self._regressed(state, setup.weights, view, selection.ids, weights)
+            beta += self._regressed(state, setup.weights, selection.ids, weights)
         total = WeightedSum(setup.dimension, setup.device, state["mean"])
         used = np.flatnonzero(beta)
         total.add(torch.from_numpy(state["kept"][used]).to(setup.device), beta[used])
@@ -111,18 +113,16 @@ class Difference:
         """Which kept vector stands for which client."""
         return state["labels"] if self.state == "cluster" else np.arange(clients)
 
-    def _regressed(self, state: State, shares: Floats, view: View, ids: Ints, weights: Floats) -> Floats:
+    def _regressed(self, state: State, shares: Floats, ids: Ints, weights: Floats) -> Floats:
         """How much of each kept update is in Σ_k ω_k·ŷ_k − Σ_{i∈S} weights_i·ŷ_i, over the k of whom none is kept.
 
-        With X the features that the kept updates came with, ŷ(x) = Yᵀ·X·(XᵀX + λI)⁻¹·x, which is linear in x.
+        With X the first features of those whose updates are kept, ŷ(x) = Yᵀ·X·(XᵀX + λI)⁻¹·x, which is linear in x.
         """
-        if view.features is None:
-            raise bad("view", self.name, "given with features", None)
         known = state["known"]
         left = np.where(known, 0.0, shares)
         np.subtract.at(left, ids, np.where(known[ids], 0.0, weights))
         at = np.flatnonzero(left)
-        wanted = left[at] @ view.features[at].astype(np.float64)
+        wanted = left[at] @ state["features"][at].astype(np.float64)
         x = state["features"][known].astype(np.float64)
         moments = x.T @ x
         ridge = max(self.penalty * float(np.trace(moments)) / len(moments), np.finfo(float).tiny)
@@ -148,7 +148,7 @@ class _Correction:
             self.sums = np.zeros(self.state["kept"].shape)
             self.heard = np.zeros(len(self.sums), np.int64)
 
-    def add(self, updates: Updates, weights: Floats, features: Features | None) -> None:
+    def add(self, updates: Updates, weights: Floats) -> None:
         ids, state = updates.ids, self.state
         shares = self.setup.weights[ids]
         self.total.add(updates.vectors, shares if self.estimator.weights == "own" else weights)
@@ -160,10 +160,7 @@ class _Correction:
             for row, vector in zip(self.owner[ids], vectors, strict=True):
                 self.sums[row] += vector
                 self.heard[row] += 1
-        if self.estimator.opening == "ridge" and features is not None:
-            if "features" not in state:
-                state["features"] = np.zeros((self.setup.clients, features.shape[1]), np.float32)
-            state["features"][ids] = features
+        if self.estimator.opening == "ridge":
             state["known"][ids] = True
 
     def value(self) -> torch.Tensor:
@@ -177,6 +174,12 @@ class _Correction:
         return self.total.value()
 
 
+def _features(view: View) -> Features:
+    if view.features is None:
+        raise bad("view", Difference.name, "given with features", None)
+    return view.features
+
+
 def _clustered(view: View, clusters: int) -> Ints:
     """k-means of the features; the same for the same features, whoever runs it."""
     from warnings import catch_warnings, simplefilter
@@ -184,12 +187,10 @@ def _clustered(view: View, clusters: int) -> Ints:
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
-    if view.features is None:
-        raise bad("view", Difference.name, "given with features", None)
     seed = int(stream(0, "proxy clusters").integers(1 << 31))
     with catch_warnings():
         simplefilter("ignore", ConvergenceWarning)  # fewer distinct clients than clusters
-        labels = KMeans(clusters, n_init=1, random_state=seed).fit_predict(view.features)
+        labels = KMeans(clusters, n_init=1, random_state=seed).fit_predict(_features(view))
     return np.asarray(labels, np.int64)
 
 
@@ -209,5 +210,5 @@ def mifa() -> Difference:
 
 
 def regression(penalty: float = 0.01) -> Difference:
-    """Each client's last update; for those never picked, ridge regression of updates on features."""
+    """Each client's last update; for those never picked, ridge regression of updates on first features."""
     return Difference(opening="ridge", penalty=penalty)

@@ -9,15 +9,15 @@ import torch
 
 from hcsfed.aggregate.contract import Setup
 from hcsfed.aggregate.estimate import WeightedSum
-from hcsfed.types import Features, Floats, Selection, State, View
+from hcsfed.types import Floats, Selection, State, View
 from hcsfed.updates import Updates
 
 
 class Total(Protocol):
     """The estimate of one round in the making."""
 
-    def add(self, updates: Updates, weights: Floats, features: Features | None) -> None:
-        """Take in some of the picked, with their weights in the selection and the features that came along."""
+    def add(self, updates: Updates, weights: Floats) -> None:
+        """Take in some of the picked, with their weights in the selection."""
         ...
 
     def value(self) -> torch.Tensor:
@@ -69,7 +69,7 @@ class Weighted:
 class _Sum:
     total: WeightedSum
 
-    def add(self, updates: Updates, weights: Floats, features: Features | None) -> None:
+    def add(self, updates: Updates, weights: Floats) -> None:
         self.total.add(updates.vectors, weights)
 
     def value(self) -> torch.Tensor:

@@ -15,6 +15,7 @@ from hcsfed.select.data_variability import DataVariability
 from hcsfed.select.divfl import DivFL
 from hcsfed.select.fedcor import FedCor
 from hcsfed.select.fedfast import FedFast
+from hcsfed.select.frontier import Frontier
 from hcsfed.select.full import Full
 from hcsfed.select.hics import HiCS
 from hcsfed.select.hybrid import Hybrid, Published
@@ -53,6 +54,7 @@ SELECTORS.add("hcsfed", Hybrid)
 SELECTORS.add("hcsfed-published", Published)
 SELECTORS.add("pivotal", LocalPivotal)
 SELECTORS.add("cube", Cube)
+SELECTORS.add("frontier", Frontier)
 
 __all__ = [
     "SELECTORS",
@@ -66,6 +68,7 @@ __all__ = [
     "DivFL",
     "FedCor",
     "FedFast",
+    "Frontier",
     "Full",
     "HiCS",
     "Hybrid",
