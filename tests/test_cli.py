@@ -183,3 +183,24 @@ def test_ctrl_c_ends_after_saving_with_exit_code_130(tmp_path):
     assert "saved" in err
     lines = rounds.read_text().splitlines()
     assert json.loads(lines[-1])["round"] == len(lines)
+
+
+def test_ctrl_c_in_compare_saves_what_runs_and_begins_nothing_more(tmp_path):
+    words = ["compare", "--selectors", "random,full", "--seeds", "2", *QUICK, "--rounds", "100000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hcsfed", *words, "--jobs", "1", "--out", str(tmp_path / "c")],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    rounds = tmp_path / "c" / "random-s0" / "rounds.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (rounds.exists() and rounds.stat().st_size):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the children as well
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "hcsfed: interrupted; what was finished is saved\n"
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["random-s0"]
+    lines = rounds.read_text().splitlines()
+    assert json.loads(lines[-1])["round"] == len(lines)
