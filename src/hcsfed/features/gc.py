@@ -63,10 +63,11 @@ class GradientCompression:
 
     def encode(self, updates: Any, context: Context) -> Features:
         width = size_of(self.ratio, self.centres, updates.shape[1])
-        return encode_rows(updates, width, lambda row: self.compress(row, width, context), checked=True)
+        clients = iter(range(updates.shape[0]) if context.ids is None else context.ids.tolist())
+        return encode_rows(updates, width, lambda row: self.compress(row, width, context, next(clients)), checked=True)
 
-    def compress(self, row: NDArray[np.float32], width: int, context: Context) -> Floats:
-        """The ``width`` centres of one update; NaN where a number is not finite."""
+    def compress(self, row: NDArray[np.float32], width: int, context: Context, client: int) -> Floats:
+        """The ``width`` centres of one client's update; NaN where a number is not finite."""
         points: NDArray[Any]
         masses: NDArray[Any] | None
         few = self.form == "auto" and len(row) >= _HISTOGRAM_FROM and width <= _HISTOGRAM_GROUPS
@@ -80,8 +81,8 @@ class GradientCompression:
             return optimal(points, width)
         if masses is None:
             points, masses = runs(points, width)
-        # One draw of ranks for all clients of a round: each still starts at random numbers of its own.
-        return group(points, masses, width, self.start, stream(context.seed, "gc", context.round))
+        # Alg. 3 runs at each client by itself, so a random start is the client's own.
+        return group(points, masses, width, self.start, stream(context.seed, "gc", context.round, client))
 
     def nbytes(self, k: int) -> int:
         return float_bytes(k)
