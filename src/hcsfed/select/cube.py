@@ -141,24 +141,30 @@ def _balanced(x: Features, weights: Floats, pi: Floats, directions: int, rng: np
 def _fly(sums: Any, pi: Any, order: Any, luck: Any, sure: float) -> None:
     """Decide all but at most as many clients as there are sums, taking them in ``order``.
 
-    Held clients are columns of a basis B of the space of sums, ``turn`` is B⁻¹. The next client u has coordinates y =
+    Held clients are columns of a basis B of the space of sums, ``turned`` is B⁻ᵀ. The next client u has coordinates y =
     B⁻¹a_u: while it needs a place of the basis that nobody holds, it takes the place; otherwise moving u by t and the
     held by −t·y keeps all sums, and is done until somebody reaches 0 or 1.
     """
     p = sums.shape[1]
-    turn = np.eye(p)
+    turned = np.eye(p)
     held = np.full(p, -1)
     y = np.empty(p)
+    ahead = np.empty((256, p))  # fetched together: one by one, waiting for memory would take most of the time
     for step in range(len(order)):
+        if step % len(ahead) == 0:
+            for i in range(min(len(ahead), len(order) - step)):
+                for j in range(p):
+                    ahead[i, j] = sums[order[step + i], j]
         u = order[step]
         most, at = 1e-9, -1
+        y[:] = 0.0
+        for j in range(p):
+            a = ahead[step % len(ahead), j]
+            for s in range(p):
+                y[s] += turned[j, s] * a
         for s in range(p):
-            total = 0.0
-            for j in range(p):
-                total += turn[s, j] * sums[u, j]
-            y[s] = total
-            if held[s] < 0 and abs(total) > most:
-                most, at = abs(total), s
+            if held[s] < 0 and abs(y[s]) > most:
+                most, at = abs(y[s]), s
         if at < 0:
             up, down = 1 - pi[u], pi[u]
             for s in range(p):
@@ -183,11 +189,10 @@ def _fly(sums: Any, pi: Any, order: Any, luck: Any, sure: float) -> None:
         if at >= 0:
             held[at] = u
             for j in range(p):
-                turn[at, j] /= y[at]
-            for s in range(p):
-                if s != at and y[s] != 0:
-                    for j in range(p):
-                        turn[s, j] -= y[s] * turn[at, j]
+                share = turned[j, at] / y[at]
+                for s in range(p):
+                    turned[j, s] -= y[s] * share
+                turned[j, at] = share
 
 
 def _fly_locally(sums: NDArray[Any], pi: Floats, units: Ints, rng: np.random.Generator) -> None:
