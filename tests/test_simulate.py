@@ -136,7 +136,7 @@ def test_other_settings_do_not_touch_a_folder(federation, tmp_path):
 def test_a_rate_that_explodes_is_told_with_round_client_and_rate(federation):
     with pytest.raises(DivergedError, match=r"client \d+ .* round \d+; local.lr is 1e\+30"):
         simulate(federation, model="mlp", **{**QUICK, "lr": 1e30})
-    with pytest.raises(DivergedError, match=r"round \d+.*local.lr is 1e\+06"):
+    with pytest.raises(DivergedError, match=r"round \d+ .*client \d+ .*local.lr is 1e\+06"):
         simulate(federation, **{**QUICK, "lr": 1e6})
 
 
@@ -158,12 +158,35 @@ def test_own_model_and_own_selector(federation):
         ({"options": {"algorithm.mu": 3}}, "mu"),
         ({"algorithm": "fedprox", "options": {"algorithm.mu": -3}}, "mu of fedprox"),
         ({"learning_rate": 3}, "learning_rate"),
+        ({"partition": "iid"}, "partition of simulate must be left out"),
+        ({"clients": 5}, "partition of simulate must be left out"),
+        ({"data": "mnist"}, "data of simulate must be left out"),
+        ({"selector": Random}, "selector of simulate must be a name or a selector"),
+        ({"selector": 3}, "selector of simulate must be a name or a selector"),
     ],
 )
 def test_bad_input_is_told_in_one_line(federation, settings, told):
     with pytest.raises(HcsfedError, match=told) as caught:
         simulate(federation, **{**QUICK, **settings})
     assert "\n" not in str(caught.value)
+
+
+def test_data_that_is_none_is_refused():
+    with pytest.raises(
+        HcsfedError, match="federation of simulate must be a Federation, a name or a path, got 'ndarray'"
+    ):
+        simulate(np.zeros(3), **QUICK)
+
+
+def test_data_may_be_named_as_on_the_command_line_or_be_a_path(tmp_path):
+    named = simulate(data="synthetic", clients=7, **QUICK)
+    assert named.about["federation"]["name"] == "synthetic"
+    assert named.about["federation"]["clients"] == 7
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "mine.npz", x=rng.normal(size=(60, 4)), y=np.arange(60) % 3)
+    own = simulate(tmp_path / "mine.npz", clients=6, **QUICK)
+    assert own.about["federation"]["name"] == "mine"
+    assert own.about["partition"]["name"] == "shard"
 
 
 def test_the_proximal_term_holds_clients_near(federation):

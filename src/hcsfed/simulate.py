@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import asdict, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -17,70 +17,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from hcsfed.assemble import Parts, assemble, describe
-from hcsfed.errors import DivergedError, SettingError
+from hcsfed.errors import DivergedError, SettingError, bad
 from hcsfed.hearing import Hearing, hear, join, listen, price, remember
 from hcsfed.record import Cost, RoundRecord, Run, RunFolder
 from hcsfed.record.track import following, tracker
 from hcsfed.rng import stream
-from hcsfed.select import Full, Selector, observe, pick, start
-from hcsfed.settings import Settings, merge
+from hcsfed.select import Full, Selector, observe, pick
+from hcsfed.settings import Choice, Settings, merge
+from hcsfed.standing import Standing
 from hcsfed.stopwatch import Stopwatch
-from hcsfed.types import Answers, Federation, Selection, State
+from hcsfed.types import Answers, Federation, Selection
 
 Listener = Callable[[RoundRecord], object]
-MEMORIES = ("notes", "heard", "algorithm", "estimator", "server")
+SHORT = {"clients": "partition.clients"} | {name: f"local.{name}" for name in ("lr", "steps", "epochs", "batch")}
 EXPLODED = 1e4  # times the loss at the start (or 1, if that is more)
-
-
-@dataclass(frozen=True, eq=False)
-class Standing:
-    """Where a run stands after some rounds: with the settings, all that the next round depends on.
-
-    Parameters
-    ----------
-    notes
-        What the selector wrote down.
-    heard
-        What the server remembers of the clients' small messages.
-    algorithm, estimator, server
-        What each of them carries from round to round.
-    """
-
-    round: int
-    parameters: torch.Tensor
-    notes: State = field(default_factory=dict)
-    heard: State = field(default_factory=dict)
-    algorithm: State = field(default_factory=dict)
-    estimator: State = field(default_factory=dict)
-    server: State = field(default_factory=dict)
-
-    @classmethod
-    def first(cls, parts: Parts) -> Standing:
-        """Before the first round."""
-        return cls(
-            round=0,
-            parameters=parts.trainer.initial(),
-            notes=start(parts.selector, parts.federation.clients),
-            algorithm=parts.algorithm.start(parts.setup),
-            estimator=parts.estimator.start(parts.setup),
-            server=parts.server.start(parts.trainer.dimension),
-        )
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        memories = {f"{head}.{name}": array for head in MEMORIES for name, array in getattr(self, head).items()}
-        return {"parameters": self.parameters.cpu().numpy(), **memories}
-
-    @classmethod
-    def of(cls, round: int, arrays: Mapping[str, NDArray[Any]], device: torch.device) -> Standing:
-        memories: dict[str, State] = {head: {} for head in MEMORIES}
-        for name, array in arrays.items():
-            head, _, rest = name.partition(".")
-            if head in memories:
-                memories[head][rest] = array
-        return cls(round, torch.from_numpy(arrays["parameters"]).to(device), **memories)
 
 
 def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Standing]]:
@@ -112,8 +64,9 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
                 loss, accuracy = trainer.evaluate(parameters, *test)
                 if not loss <= limit:
                     raise DivergedError(
-                        f"the test loss exploded in round {t + 1} (it is {loss:.3g}); local.lr is "
-                        f"{settings.local.lr:g}: try a smaller one"
+                        f"the test loss exploded in round {t + 1} (it is {loss:.3g}), in which client "
+                        f"{answers.ids[answers.norms.argmax()]} moved furthest; local.lr is {settings.local.lr:g}: "
+                        "try a smaller one"
                     )
         cost = heard.cost + price(parts, heard, answers)
         yield record(t, selection, answers, cost, loss, accuracy, watch), standing
@@ -188,12 +141,8 @@ def run(
     return Run(settings, about, history, out)
 
 
-def _options(selector: Selector) -> dict[str, Any]:
-    return asdict(selector) if is_dataclass(selector) and not isinstance(selector, type) else {}
-
-
 def simulate(
-    federation: Federation | str | None = None,
+    federation: Federation | str | Path | None = None,
     *,
     model: str | torch.nn.Module | Callable[..., torch.nn.Module] = "logistic",
     selector: str | Selector = "random",
@@ -209,7 +158,8 @@ def simulate(
     Parameters
     ----------
     federation
-        A :class:`~hcsfed.types.Federation`, or the name of a data set.
+        A :class:`~hcsfed.types.Federation`, the name of a data set, or a path to data of your own; ``data`` means the
+        same.
     model
         A name, a module, or a function that makes one.
     selector
@@ -224,20 +174,33 @@ def simulate(
         Dotted settings as in ``--set``: ``{"partition.alpha": 0.3, "local.momentum": 0.9}``.
     **settings
         The settings of :class:`~hcsfed.settings.Settings` by their names (``cohort``, ``rounds``, ``seed``, ``target``,
-        …) and those of local training (``lr``, ``steps``, ``epochs``, ``batch``).
+        …), and the short forms ``clients``, ``lr``, ``steps``, ``epochs`` and ``batch`` of the command line.
     """
-    short = {name: f"local.{name}" for name in ("lr", "steps", "epochs", "batch")}
-    given = {short.get(name, name): value for name, value in settings.items()}
+    if federation is not None and "data" in settings:
+        raise bad("data", "simulate", "left out where a federation is given", settings["data"])
+    given = {SHORT.get(name, name): value for name, value in settings.items()}
+    federation = given.get("data", "digits") if federation is None else federation
+    if not isinstance(federation, Federation | str | Path):
+        raise bad("federation", "simulate", "a Federation, a name or a path", type(federation).__name__)
+    if not isinstance(selector, str) and (isinstance(selector, type) or not isinstance(selector, Selector)):
+        raise bad("selector", "simulate", "a name or a selector", selector)
+    given["data"] = federation.name if isinstance(federation, Federation) else str(federation)
     given["model"] = model if isinstance(model, str) else "own"
     given["selector"] = selector if isinstance(selector, str) else {**_options(selector), "name": selector.name}
-    given["data"] = federation if isinstance(federation, str) else federation.name if federation else "digits"
+    whole = merge(Settings(), given, options or {})
+    if isinstance(federation, Federation) and (whole.partition != Choice("default") or whole.data.options):
+        raise bad("partition", "simulate", "left out where a Federation is given", whole.nested()["partition"])
     parts = assemble(
-        merge(Settings(), given, options or {}),
+        whole,
         federation=federation if isinstance(federation, Federation) else None,
         model=None if isinstance(model, str) else model,
         selector=None if isinstance(selector, str) else selector,
     )
     return run(parts, out=None if out is None else Path(out), resume=resume, track=track, listeners=listeners)
+
+
+def _options(selector: Selector) -> dict[str, Any]:
+    return asdict(selector) if is_dataclass(selector) and not isinstance(selector, type) else {}
 
 
 class _Callable(ModuleType):
