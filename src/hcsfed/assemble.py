@@ -164,6 +164,7 @@ def describe(parts: Parts) -> dict[str, Any]:
         "engine": parts.trainer.engine,
         "device": str(parts.trainer.device),
         "cohort_size": parts.size,
+        "partition": federation.about.get("partition"),
         "federation": {
             "name": federation.name,
             "task": federation.task,

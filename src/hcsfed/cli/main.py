@@ -8,7 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from hcsfed import __version__
-from hcsfed.cli import bench, data
+from hcsfed.cli import bench, data, study
 from hcsfed.cli.compare import compare
 from hcsfed.cli.picture import picture
 from hcsfed.cli.report import report
@@ -33,6 +33,7 @@ app.command()(variance)
 app.command()(picture)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
+app.add_typer(study.app, name="study")
 
 
 def _version(wanted: bool) -> None:
