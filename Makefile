@@ -66,5 +66,5 @@ clean:  ## remove the environment and everything that was built
 
 .venv/.dev: pyproject.toml .venv/.build
 	@echo "Installing packages into .venv: once, takes some minutes"
-	@$(EDITABLE) '.[sim,report,track,dev,docs]'
+	@$(EDITABLE) '.[sim,report,track,flower,ray,dev,docs]'
 	@touch .venv/.demo $@
