@@ -1,4 +1,4 @@
-"""``hcsfed study``: questions with many runs as their answer, which anyone can ask again."""
+"""``hcsfed study frontier``: full participation's rounds, at what share of its cost?"""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from hcsfed.errors import bad
 if TYPE_CHECKING:
     from hcsfed.record import Run
 
-app = typer.Typer(name="study", help="Questions with many runs as their answer.", no_args_is_help=True)
-
 PARTITIONS: dict[str, dict[str, Any]] = {
     "one class": {"name": "shard", "classes_per_client": 1},
     "two shards": {"name": "shard", "classes_per_client": 2},
@@ -28,12 +26,6 @@ BASELINE = "full"
 COSTS = ("upload_bytes", "download_bytes", "local_steps")
 
 
-@app.callback()
-def _root() -> None:
-    pass
-
-
-@app.command()
 def frontier(
     selectors: Annotated[
         str, typer.Option("--selectors", help="Held against full participation; options as in frontier:opening=0.")
