@@ -27,6 +27,7 @@ from hcsfed.select.oort import Oort
 from hcsfed.select.pivotal import LocalPivotal
 from hcsfed.select.power_of_choice import PowerOfChoice
 from hcsfed.select.random import Random, RandomShrunk
+from hcsfed.select.response import ResponseRates, answered, to_ask
 from hcsfed.select.test_accuracy import TestAccuracy
 
 SELECTORS: Registry[Selector] = Registry("selector")
@@ -84,10 +85,13 @@ __all__ = [
     "Published",
     "Random",
     "RandomShrunk",
+    "ResponseRates",
     "Selector",
     "TestAccuracy",
+    "answered",
     "observe",
     "pick",
     "recall",
     "start",
+    "to_ask",
 ]
