@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -26,8 +26,8 @@ def independent():
 def together():
     """The same chances with as much covariance as there can be: one dice for all."""
     cuts = np.concatenate([[0], np.sort(CHANCES), [1]])
-    for low, high in zip(cuts[:-1], cuts[1:], strict=True):
-        yield CHANCES >= high, float(high - low)
+    for low, high in pairwise(cuts):
+        yield high <= CHANCES, float(high - low)
 
 
 def expected(updates, chances, law, **options):
