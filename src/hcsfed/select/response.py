@@ -60,7 +60,7 @@ def answered(selection: Selection, came: Bools, chances: ArrayLike = 1.0, *, flo
 
 def to_ask(size: int, chances: ArrayLike, clients: int) -> int:
     """How many of ``clients`` to ask so that about ``size`` answer, by the mean of their chances."""
-    mean = float(np.mean(chances))
+    mean = float(np.asarray(chances, np.float64).mean())
     return clients if mean <= 0 else min(clients, max(size, ceil(size / mean - 1e-9)))
 
 
