@@ -29,6 +29,10 @@ class DivergedError(HcsfedError, ArithmeticError):
     """Training left the finite numbers."""
 
 
+class FederationError(HcsfedError, RuntimeError):
+    """A process of a federation that failed, or that did not do in time what was waited for."""
+
+
 def bad(parameter: str, owner: str, allowed: str, got: object, remedy: str = "") -> SettingError:
     """The one sentence form: ``rate of local training must be a number > 0, got -1``."""
     sentence = f"{parameter} of {owner} must be {allowed}, got {got!r}"

@@ -1,4 +1,4 @@
-"""The command ``hcsfed``: one line and exit code 2 for what the user can mend, 130 for Ctrl-C."""
+"""The command ``hcsfed``: one line and exit code 2 for what the user can mend, 1 for what failed, 130 for Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated, cast
 import typer
 
 from hcsfed import __version__
-from hcsfed.cli import bench, data, study
+from hcsfed.cli import bench, data, federation, study
 from hcsfed.cli.compare import compare
 from hcsfed.cli.picture import picture
 from hcsfed.cli.report import report
 from hcsfed.cli.run import run
 from hcsfed.cli.variance import variance
-from hcsfed.errors import DivergedError, HcsfedError
+from hcsfed.errors import DivergedError, FederationError, HcsfedError
 
 # What the parser raises, by its public child: typer brings its own click by now, and Flower holds typer before that.
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__bases__[0])
@@ -34,6 +34,7 @@ app.command()(picture)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
 app.add_typer(study.app, name="study")
+app.add_typer(federation.app, name="federation")
 
 
 def _version(wanted: bool) -> None:
@@ -58,6 +59,8 @@ EXTRAS = {
     "pooch": "sim",
     "jinja2": "report",
     "matplotlib": "report",
+    "cryptography": "flower",
+    "flwr": "flower",
 }
 INTERRUPTED = "interrupted; what was finished is saved"
 
@@ -72,7 +75,7 @@ def _main() -> int:
         # The parser turns Ctrl-C into its own exit.
         return _fail(INTERRUPTED, 130) if code == 130 else code
     except HcsfedError as error:
-        return _fail(str(error), 1 if isinstance(error, DivergedError) else 2)
+        return _fail(str(error), 1 if isinstance(error, DivergedError | FederationError) else 2)
     except UsageError as error:
         return _fail(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):

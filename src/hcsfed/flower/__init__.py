@@ -1,0 +1,1 @@
+"""hcsfed on real machines: Flower's server and clients."""

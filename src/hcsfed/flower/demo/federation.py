@@ -1,0 +1,128 @@
+"""A SuperLink and its SuperNodes on loopback."""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hcsfed.flower.demo.certificates import Certificates, NodeKey, certify, node_key
+from hcsfed.flower.demo.flwr import Flwr
+from hcsfed.flower.demo.processes import Processes, Started, quiet_environment, wait
+
+HOST = "127.0.0.1"
+UP, ONLINE = 60.0, 120.0  # seconds that the server and the nodes are given
+PORTS = range(20000, 32000)  # below those from which systems take the ports of outgoing connections
+
+
+@dataclass
+class Loopback:
+    """A federation under way.
+
+    Parameters
+    ----------
+    certificates
+        None where nothing is encrypted and every node is let in.
+    nodes
+        By the name that the server knows each by: its partition.
+    ids
+        What Flower calls each of them.
+    """
+
+    folder: Path
+    processes: Processes
+    flwr: Flwr
+    port: int
+    certificates: Certificates | None
+    superlink: Started
+    size: int
+    nodes: dict[int, Started] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def join(self, name: int, key: NodeKey | None) -> Started:
+        """Start a node; with a key that the server was not told of, it will be refused."""
+        command = [
+            "flower-supernode",
+            *("--superlink", self.address),
+            *("--host", HOST, "--port", str(free_port())),
+            *("--node-config", f"partition-id={name} num-partitions={self.size}"),
+        ]
+        if self.certificates is None:
+            command.append("--insecure")
+        else:
+            command += ["--root-certificates", str(self.certificates.authority)]
+        if key is not None:
+            command += ["--auth-supernode-private-key", str(key.private)]
+        return self.processes.start(f"supernode-{name}", command)
+
+    def wait_online(self) -> None:
+        """Wait until the server knows all nodes that were started."""
+        need = [self.superlink, *self.nodes.values()]
+
+        def online() -> bool:
+            return sum(status == "online" for status in self.flwr.nodes().values()) == len(self.nodes)
+
+        wait(f"{len(self.nodes)} nodes to be online", ONLINE, online, need=need, every=0.5)
+
+    def kill(self, name: int, *, hard: bool = False) -> None:
+        """End a node, in good order or at once."""
+        node = self.nodes.pop(name)
+        self.processes.end(node, signal.SIGKILL if hard else signal.SIGTERM)
+        wait(f"{node.name} to end", 30, lambda: not node.running)
+
+
+@contextmanager
+def loopback(folder: Path, nodes: int, programs: Path, *, secure: bool = True) -> Iterator[Loopback]:
+    """Start a server and its nodes; when the block is left, all of it ends."""
+    environment = quiet_environment(folder / "flower", programs)
+    certificates = certify(folder / "keys", [HOST, "localhost"]) if secure else None
+    port = free_port()
+    with Processes(folder / "logs", environment) as processes:
+        superlink = processes.start("superlink", superlink_command(port, certificates))
+        wait("the SuperLink to listen", UP, lambda: listening(port), need=[superlink])
+        flwr = Flwr.connect(environment, f"{HOST}:{port}", certificates.authority if certificates else None)
+        federation = Loopback(folder, processes, flwr, port, certificates, superlink, nodes)
+        for name in range(nodes):
+            key = node_key(folder / "keys", f"node-{name}") if secure else None
+            if key is not None:
+                flwr.register(key.public)
+            federation.nodes[name] = federation.join(name, key)
+        federation.wait_online()
+        yield federation
+
+
+def superlink_command(port: int, certificates: Certificates | None, database: Path | None = None) -> list[str]:
+    """How the server is started; with a database, a restarted one knows its nodes and runs."""
+    command = ["flower-superlink", "--host", HOST, "--port", str(port)]
+    if certificates is None:
+        command.append("--insecure")
+    else:
+        command += ["--ssl-ca-certfile", str(certificates.authority), "--ssl-certfile", str(certificates.certificate)]
+        command += ["--ssl-keyfile", str(certificates.key), "--enable-supernode-auth"]
+    return command + (["--database", str(database)] if database else [])
+
+
+def free_port() -> int:
+    """A port that nobody listens on; random, so that two federations that start together don't try the same ones."""
+    draws = random.SystemRandom()  # no result depends on it
+    while True:
+        port = draws.choice(PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+
+
+def listening(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((HOST, port)) == 0

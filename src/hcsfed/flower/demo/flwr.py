@@ -1,0 +1,73 @@
+"""Flower's own command line, asked for JSON: start a run, see how it stands, register and list nodes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hcsfed.errors import FederationError
+
+SECONDS = 60  # for one call, which takes one on a quiet machine
+
+
+@dataclass(frozen=True)
+class Flwr:
+    """``flwr`` with the environment that it runs in, and the name of the connection in its configuration."""
+
+    environment: Mapping[str, str]
+    connection: str = "federation"
+
+    @classmethod
+    def connect(cls, environment: Mapping[str, str], address: str, authority: Path | None) -> Flwr:
+        """Write down in Flower's own folder how the server is reached."""
+        trust = "insecure = true" if authority is None else f"root-certificates = {json.dumps(str(authority))}"
+        home = Path(environment["FLWR_HOME"])
+        home.mkdir(parents=True, exist_ok=True)
+        text = f"[superlink.{cls.connection}]\naddress = {json.dumps(address)}\n{trust}\n"
+        (home / "config.toml").write_text(text, encoding="utf-8")
+        return cls(environment)
+
+    def register(self, public_key: Path) -> str:
+        """Let a node in; gives the id that it will have."""
+        return str(self._ask("supernode", "register", str(public_key), self.connection)["node-id"])
+
+    def nodes(self) -> dict[str, str]:
+        """Node id → ``registered``, ``online``, ``offline``."""
+        return {node["node-id"]: node["status"] for node in self._ask("supernode", "list", self.connection)["nodes"]}
+
+    def run(self, app: Path, config: Mapping[str, str | int | float | bool]) -> str:
+        """Start an app; gives the id of the run."""
+        words = [f"{name}={json.dumps(value)}" for name, value in config.items()]
+        overrides = ["--run-config", " ".join(words)] if words else []
+        return str(self._ask("run", str(app), self.connection, *overrides)["run-id"])
+
+    def status(self, run: str) -> str:
+        """``pending``, ``starting``, ``running``, or ``finished:`` with ``completed``, ``failed`` or ``stopped``."""
+        return str(self._ask("ls", self.connection, "--run-id", run)["runs"][0]["status"])
+
+    def log(self, run: str) -> str:
+        """What the run's server app has printed so far."""
+        return self._call("log", run, self.connection, "--show").stdout
+
+    def _ask(self, *words: str) -> dict[str, Any]:
+        done = self._call(*words, "--format", "json")
+        try:
+            answer: dict[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            answer = {}
+        if done.returncode or not answer.get("success"):
+            said = answer.get("error-message") or done.stderr.strip() or done.stdout.strip() or "nothing"
+            raise FederationError(f"`flwr {' '.join(words[:2])}` failed: {said.splitlines()[-1]}")
+        return answer
+
+    def _call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                ["flwr", *words], env=self.environment, capture_output=True, text=True, timeout=SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise FederationError(f"`flwr {' '.join(words[:2])}` did not answer within {SECONDS} seconds") from None
