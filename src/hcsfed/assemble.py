@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from hcsfed.aggregate import ALGORITHMS, ESTIMATORS, SERVERS, Algorithm, Estimator, Server, Setup
+from hcsfed.aggregate import ALGORITHMS, SERVERS, Algorithm, Estimator, Server, Setup
+from hcsfed.choices import build_estimator, build_feature
 from hcsfed.clients import Layout, Trainer, build_module, make_trainer, steps_of
 from hcsfed.data import load
-from hcsfed.features import FEATURES, Feature
+from hcsfed.features import Feature
 from hcsfed.select import SELECTORS, Selector
 from hcsfed.settings import LocalTraining, Settings, cohort_size
 from hcsfed.types import Federation, Ints
@@ -38,6 +39,10 @@ class Parts:
     size: int
     feature: Feature | None
     output_bias: slice | None
+
+    def initial(self) -> torch.Tensor:
+        """The parameters of round 0."""
+        return self.trainer.initial()
 
 
 def assemble(
@@ -116,25 +121,6 @@ def output_bias(module: torch.nn.Module) -> slice | None:
     """Where in an update the bias of the last layer stands, if it has one."""
     last = Layout.of(module).parameters[-1:]
     return slice(last[0].start, last[0].stop) if last and len(last[0].shape) == 1 else None
-
-
-def build_estimator(settings: Settings, selector: Selector) -> Estimator:
-    """What is made of the answers: as the settings say, else as the selector does."""
-    named = settings.estimator.name != "default"
-    name = settings.estimator.name if named else getattr(selector, "estimator", "weighted")
-    return ESTIMATORS.build(name, **settings.estimator.options)
-
-
-def build_feature(settings: Settings, selector: Selector, estimator: Estimator | None = None) -> Feature | None:
-    """How clients are compared: as the settings say, else as the selector does; None where nobody compares them."""
-    if "features" in selector.claims.needs:
-        default = getattr(selector, "features", "raw")
-    elif estimator is not None and estimator.compares:
-        default = "sketch"
-    else:
-        return None
-    named = settings.features.name != "default"
-    return FEATURES.build(settings.features.name if named else default, **settings.features.options)
 
 
 def build_federation(settings: Settings) -> Federation:

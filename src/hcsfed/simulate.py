@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import asdict, is_dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -20,13 +20,13 @@ import torch
 
 from hcsfed.assemble import Parts, assemble, describe
 from hcsfed.errors import DivergedError, SettingError, bad
-from hcsfed.hearing import Hearing, hear, join, listen, price, remember
+from hcsfed.hearing import Hearing, hear, listen
+from hcsfed.memory import join, price
 from hcsfed.record import Cost, RoundRecord, Run, RunFolder
 from hcsfed.record.track import following, tracker
-from hcsfed.rng import stream
-from hcsfed.select import Full, Selector, observe, pick
+from hcsfed.select import Selector
 from hcsfed.settings import Choice, Settings, merge
-from hcsfed.standing import Standing
+from hcsfed.standing import Standing, advance, choose
 from hcsfed.stopwatch import Stopwatch
 from hcsfed.types import Answers, Federation, Selection
 
@@ -47,28 +47,22 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
         with watch("hear"):
             heard = hear(parts, standing.heard, standing.parameters, t, train)
         with watch("select"):
-            view = replace(heard.view, state=standing.notes)
-            selector = Full() if t == 0 and parts.estimator.everyone_first else parts.selector
-            selection = pick(selector, view, parts.size, stream(settings.seed, "select", t))
+            selector, selection = choose(parts, standing, heard.view, settings.seed)
         with watch("train"):
             estimate, answers = collect(parts, standing, heard, selection)
         with watch("aggregate"):
-            parameters, server = parts.server.step(standing.parameters, estimate, standing.server)
-            algorithm.close(standing.algorithm)
-            notes = observe(selector, standing.notes, selection, answers)
-            known = remember(parts, standing.heard, answers, estimate)
-            standing = Standing(t + 1, parameters, notes, known, standing.algorithm, standing.estimator, server)
+            standing = advance(parts, standing, selector, selection, answers, estimate)
         loss = accuracy = None
         with watch("evaluate"):
             if (t + 1) % settings.eval_every == 0 or t + 1 == settings.rounds:
-                loss, accuracy = trainer.evaluate(parameters, *test)
+                loss, accuracy = trainer.evaluate(standing.parameters, *test)
                 if not loss <= limit:
                     raise DivergedError(
                         f"the test loss exploded in round {t + 1} (it is {loss:.3g}), in which client "
                         f"{answers.ids[answers.norms.argmax()]} moved furthest; local.lr is {settings.local.lr:g}: "
                         "try a smaller one"
                     )
-        cost = heard.cost + price(parts, heard, answers)
+        cost = heard.cost + price(parts, answers, trained=heard.trained, sent=heard.sent)
         yield record(t, selection, answers, cost, loss, accuracy, watch), standing
 
 

@@ -1,19 +1,44 @@
-"""Where a run stands: what a checkpoint holds."""
+"""Where a run stands, what a checkpoint of it holds, and how a round moves it on: whoever the clients are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
 from numpy.typing import NDArray
 
-from hcsfed.assemble import Parts
-from hcsfed.select import start
-from hcsfed.types import State
+from hcsfed import memory
+from hcsfed.aggregate import Estimator, as_array
+from hcsfed.aggregate import Server as ServerStep
+from hcsfed.rng import stream
+from hcsfed.select import Full, Selector, observe, pick, start
+from hcsfed.types import Answers, Selection, State, View
+from hcsfed.updates import Vectors
+
+if TYPE_CHECKING:
+    import torch
 
 MEMORIES = ("notes", "heard", "algorithm", "estimator", "server")
+
+
+class Server(memory.Server, Protocol):
+    """The server's share of what a run works with."""
+
+    @property
+    def estimator(self) -> Estimator: ...
+
+    @property
+    def server(self) -> ServerStep: ...
+
+    @property
+    def size(self) -> int:
+        """How many answer a round, m."""
+        ...
+
+    def initial(self) -> Vectors:
+        """The parameters of round 0."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +56,7 @@ class Standing:
     """
 
     round: int
-    parameters: torch.Tensor
+    parameters: Vectors
     notes: State = field(default_factory=dict)
     heard: State = field(default_factory=dict)
     algorithm: State = field(default_factory=dict)
@@ -39,26 +64,51 @@ class Standing:
     server: State = field(default_factory=dict)
 
     @classmethod
-    def first(cls, parts: Parts) -> Standing:
+    def first(cls, parts: Server) -> Standing:
         """Before the first round."""
         return cls(
             round=0,
-            parameters=parts.trainer.initial(),
-            notes=start(parts.selector, parts.federation.clients),
+            parameters=parts.initial(),
+            notes=start(parts.selector, parts.setup.clients),
             algorithm=parts.algorithm.start(parts.setup),
             estimator=parts.estimator.start(parts.setup),
-            server=parts.server.start(parts.trainer.dimension),
+            server=parts.server.start(parts.setup.dimension),
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         memories = {f"{head}.{name}": array for head in MEMORIES for name, array in getattr(self, head).items()}
-        return {"parameters": self.parameters.cpu().numpy(), **memories}
+        return {"parameters": as_array(self.parameters), **memories}
 
     @classmethod
-    def of(cls, round: int, arrays: Mapping[str, NDArray[Any]], device: torch.device) -> Standing:
+    def of(cls, round: int, arrays: Mapping[str, NDArray[Any]], device: torch.device | None) -> Standing:
+        """What :meth:`arrays` gave, with parameters on that device, or left as an array."""
         memories: dict[str, State] = {head: {} for head in MEMORIES}
         for name, array in arrays.items():
             head, _, rest = name.partition(".")
             if head in memories:
                 memories[head][rest] = array
-        return cls(round, torch.from_numpy(arrays["parameters"]).to(device), **memories)
+        parameters: Vectors = arrays["parameters"]
+        if device is not None:
+            import torch
+
+            parameters = torch.from_numpy(parameters).to(device)
+        return cls(round, parameters, **memories)
+
+
+def choose(parts: Server, standing: Standing, view: View, seed: int) -> tuple[Selector, Selection]:
+    """Who answers in this round, and who said so."""
+    everyone = standing.round == 0 and parts.estimator.everyone_first
+    selector = Full() if everyone else parts.selector
+    view = replace(view, state=standing.notes)
+    return selector, pick(selector, view, parts.size, stream(seed, "select", standing.round))
+
+
+def advance(
+    parts: Server, standing: Standing, selector: Selector, selection: Selection, answers: Answers, estimate: Vectors
+) -> Standing:
+    """Where the run stands after a round that gave this estimate."""
+    parameters, server = parts.server.step(standing.parameters, estimate, standing.server)
+    parts.algorithm.close(standing.algorithm)
+    notes = observe(selector, standing.notes, selection, answers)
+    heard = memory.remember(parts, standing.heard, answers, as_array(estimate))
+    return Standing(standing.round + 1, parameters, notes, heard, standing.algorithm, standing.estimator, server)

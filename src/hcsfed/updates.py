@@ -1,12 +1,14 @@
-"""What comes back from local training: the one record between stages that holds tensors."""
+"""What comes back from local training: the one record between stages that may hold tensors."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
+from typing import Any
 
 from hcsfed.types import Floats, Ints
+
+Vectors = Any
+"""A ``torch.Tensor``, or a NumPy array where there is no PyTorch, as on a server that only aggregates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +19,6 @@ class Updates:
     """
 
     ids: Ints
-    vectors: torch.Tensor
+    vectors: Vectors
     losses: Floats
     steps: Ints

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from hcsfed.aggregate import WeightedSum
-from hcsfed.assemble import Parts, assemble, build_feature
+from hcsfed.assemble import Parts, assemble
+from hcsfed.choices import build_feature
 from hcsfed.errors import SettingError, bad
 from hcsfed.features import Feature
 from hcsfed.hearing import hear

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hcsfed.aggregate.algorithms import FedAvg, FedProx
 from hcsfed.aggregate.contract import Algorithm, Setup
 from hcsfed.aggregate.difference import Difference, clusterfedvarp, fedvarp, mifa, regression
-from hcsfed.aggregate.estimate import WeightedSum, add_rows, row_norms
+from hcsfed.aggregate.estimate import WeightedSum, add_rows, as_array, row_norms
 from hcsfed.aggregate.estimator import Estimator, Total, Weighted
 from hcsfed.aggregate.fednova import FedNova
 from hcsfed.aggregate.scaffold import Scaffold
@@ -57,6 +57,7 @@ __all__ = [
     "WeightedSum",
     "Yogi",
     "add_rows",
+    "as_array",
     "clusterfedvarp",
     "fedvarp",
     "mifa",

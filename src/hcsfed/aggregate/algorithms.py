@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from hcsfed.aggregate.contract import Setup
+from hcsfed.aggregate.estimate import like
 from hcsfed.errors import bad
 from hcsfed.settings import LocalTraining
-from hcsfed.types import Ints, State
-from hcsfed.updates import Updates
+from hcsfed.types import Floats, Ints, State
+from hcsfed.updates import Updates, Vectors
+
+_BLOCK = 1 << 26  # floats of corrections made at a time
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,27 @@ class FedAvg:
     def start(self, setup: Setup) -> State:
         return {}
 
-    def train(self, setup: Setup, state: State, parameters: torch.Tensor, ids: Ints, round: int) -> Iterator[Updates]:
-        return setup.train(parameters, ids, round)
+    def correction(self, setup: Setup, state: State, ids: Ints) -> NDArray[Any] | None:
+        return None
 
-    def learn(self, setup: Setup, state: State, parameters: torch.Tensor, updates: Updates, round: int) -> None:
+    def factors(self, setup: Setup, steps: Ints, round: int) -> Floats | None:
+        return None
+
+    def train(self, setup: Setup, state: State, parameters: Vectors, ids: Ints, round: int) -> Iterator[Updates]:
+        corrected = self.correction(setup, state, ids[:0]) is not None
+        size = max(1, _BLOCK // setup.dimension) if corrected else max(1, len(ids))
+        for first in range(0, len(ids), size):
+            part = ids[first : first + size]
+            correction = self.correction(setup, state, part)
+            push = None if correction is None else like(correction, parameters)
+            for chunk in setup.train(parameters, part, round, correction=push):
+                factors = self.factors(setup, chunk.steps, round)
+                if factors is not None:
+                    scale = like(factors.astype(np.float32), chunk.vectors)
+                    chunk = replace(chunk, vectors=chunk.vectors * scale[:, None])
+                yield chunk
+
+    def learn(self, setup: Setup, state: State, parameters: Vectors, updates: Updates, round: int) -> None:
         pass
 
     def close(self, state: State) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import torch
+from numpy.typing import NDArray
 
 from hcsfed.settings import LocalTraining
 from hcsfed.types import Floats, Ints, State
-from hcsfed.updates import Updates
+from hcsfed.updates import Updates, Vectors
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Train(Protocol):
@@ -18,12 +21,12 @@ class Train(Protocol):
 
     def __call__(
         self,
-        parameters: torch.Tensor,
+        parameters: Vectors,
         ids: Ints,
         round: int,
         *,
         steps: Ints | None = None,
-        correction: torch.Tensor | None = None,
+        correction: Vectors | None = None,
     ) -> Iterator[Updates]: ...
 
 
@@ -38,7 +41,7 @@ class Setup:
     gradients
         (parameters, ids) → each client's gradient over all of its rows, as the ``vectors`` of updates.
     dimension, device
-        Of a parameter vector.
+        Of a parameter vector; None where vectors are NumPy arrays.
     weights
         ω_k of all clients.
     sizes, steps
@@ -48,9 +51,9 @@ class Setup:
     """
 
     train: Train
-    gradients: Callable[[torch.Tensor, Ints], Iterator[Updates]]
+    gradients: Callable[[Vectors, Ints], Iterator[Updates]]
     dimension: int
-    device: torch.device
+    device: torch.device | None
     weights: Floats
     sizes: Ints
     steps: Ints
@@ -84,11 +87,19 @@ class Algorithm(Protocol):
         """The memory before the first round."""
         ...
 
-    def train(self, setup: Setup, state: State, parameters: torch.Tensor, ids: Ints, round: int) -> Iterator[Updates]:
+    def correction(self, setup: Setup, state: State, ids: Ints) -> NDArray[Any] | None:
+        """What is added to every gradient of these clients, a row each; None: nothing."""
+        ...
+
+    def factors(self, setup: Setup, steps: Ints, round: int) -> Floats | None:
+        """What the updates of clients that took so many steps are multiplied by; None: by 1."""
+        ...
+
+    def train(self, setup: Setup, state: State, parameters: Vectors, ids: Ints, round: int) -> Iterator[Updates]:
         """The updates of these clients, whose mean Σ ω_k·u_k full participation would step by. Changes no memory."""
         ...
 
-    def learn(self, setup: Setup, state: State, parameters: torch.Tensor, updates: Updates, round: int) -> None:
+    def learn(self, setup: Setup, state: State, parameters: Vectors, updates: Updates, round: int) -> None:
         """Remember what the picked have sent, a chunk at a time."""
         ...
 

@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from hcsfed.aggregate.contract import Setup
-from hcsfed.aggregate.estimate import WeightedSum, add_rows
+from hcsfed.aggregate.estimate import WeightedSum, add_rows, as_array
 from hcsfed.aggregate.estimator import Total
 from hcsfed.errors import bad
 from hcsfed.rng import stream
 from hcsfed.types import Features, Floats, Ints, Selection, State, View
-from hcsfed.updates import Updates
+from hcsfed.updates import Updates, Vectors
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ class Difference:
             beta += self._regressed(state, setup.weights, selection.ids, weights)
         total = WeightedSum(setup.dimension, setup.device, state["mean"])
         used = np.flatnonzero(beta)
-        total.add(torch.from_numpy(state["kept"][used]).to(setup.device), beta[used])
+        total.add(state["kept"][used], beta[used])
         return _Correction(self, setup, state, owner, total)
 
     def _owner(self, state: State, clients: int) -> Ints:
@@ -152,7 +151,7 @@ class _Correction:
         ids, state = updates.ids, self.state
         shares = self.setup.weights[ids]
         self.total.add(updates.vectors, shares if self.estimator.weights == "own" else weights)
-        vectors = updates.vectors.cpu().numpy()
+        vectors = as_array(updates.vectors)
         if self.estimator.state == "client":
             add_rows(state["mean"], vectors - state["kept"][ids], shares)
             state["kept"][ids] = vectors
@@ -163,7 +162,7 @@ class _Correction:
         if self.estimator.opening == "ridge":
             state["known"][ids] = True
 
-    def value(self) -> torch.Tensor:
+    def value(self) -> Vectors:
         if self.estimator.state == "cluster":
             rows = np.flatnonzero(self.heard)
             new = (self.sums[rows] / self.heard[rows, None]).astype(np.float32)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-import torch
-
 from hcsfed.aggregate.contract import Setup
 from hcsfed.aggregate.estimate import WeightedSum
 from hcsfed.types import Floats, Selection, State, View
-from hcsfed.updates import Updates
+from hcsfed.updates import Updates, Vectors
 
 
 class Total(Protocol):
@@ -20,7 +18,7 @@ class Total(Protocol):
         """Take in some of the picked, with their weights in the selection."""
         ...
 
-    def value(self) -> torch.Tensor:
+    def value(self) -> Vectors:
         """The estimate, once all of the picked are in; what was learned from them holds from now on."""
         ...
 
@@ -72,5 +70,5 @@ class _Sum:
     def add(self, updates: Updates, weights: Floats) -> None:
         self.total.add(updates.vectors, weights)
 
-    def value(self) -> torch.Tensor:
+    def value(self) -> Vectors:
         return self.total.value()

@@ -6,19 +6,16 @@ federated optimization", NeurIPS 2020.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-import torch
 
 from hcsfed.aggregate.algorithms import FedAvg
 from hcsfed.aggregate.contract import Setup
 from hcsfed.errors import bad
 from hcsfed.settings import LocalTraining
-from hcsfed.types import Floats, Ints, State
-from hcsfed.updates import Updates
+from hcsfed.types import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -47,13 +44,10 @@ class FedNova(FedAvg):
     def local(self, work: LocalTraining) -> LocalTraining:
         return replace(work, mu=self.mu) if self.mu else work
 
-    def train(self, setup: Setup, state: State, parameters: torch.Tensor, ids: Ints, round: int) -> Iterator[Updates]:
+    def factors(self, setup: Setup, steps: Ints, round: int) -> Floats:
         made_of = gradients_in(setup.work, setup.rate(round), int(setup.steps.max()))
         effective = float(setup.weights @ made_of[setup.steps])
-        for chunk in setup.train(parameters, ids, round):
-            factor = effective / np.maximum(made_of[chunk.steps], np.finfo(float).tiny)
-            scale = torch.from_numpy(factor.astype(np.float32)).to(chunk.vectors.device)
-            yield replace(chunk, vectors=chunk.vectors * scale[:, None])
+        return np.asarray(effective / np.maximum(made_of[steps], np.finfo(float).tiny))
 
 
 def gradients_in(work: LocalTraining, rate: float, most: int) -> Floats:

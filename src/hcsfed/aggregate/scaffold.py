@@ -6,22 +6,19 @@ averaging for federated learning", ICML 2020, Alg. 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from hcsfed.aggregate.algorithms import FedAvg
 from hcsfed.aggregate.contract import Setup
-from hcsfed.aggregate.estimate import add_rows
+from hcsfed.aggregate.estimate import add_rows, as_array
 from hcsfed.errors import bad
 from hcsfed.settings import LocalTraining
 from hcsfed.types import Ints, State
-from hcsfed.updates import Updates
-
-_BLOCK = 1 << 26  # floats of corrections made at a time
+from hcsfed.updates import Updates, Vectors
 
 
 @dataclass(frozen=True)
@@ -60,23 +57,18 @@ class Scaffold(FedAvg):
             "change": np.zeros(setup.dimension),
         }
 
-    def train(self, setup: Setup, state: State, parameters: torch.Tensor, ids: Ints, round: int) -> Iterator[Updates]:
-        everyones = state["all"].astype(np.float32)
-        size = max(1, _BLOCK // setup.dimension)
-        for first in range(0, len(ids), size):
-            part = ids[first : first + size]
-            correction = torch.from_numpy(everyones - state["own"][part])
-            yield from setup.train(parameters, part, round, correction=correction)
+    def correction(self, setup: Setup, state: State, ids: Ints) -> NDArray[Any]:
+        return np.asarray(state["all"].astype(np.float32) - state["own"][ids])
 
-    def learn(self, setup: Setup, state: State, parameters: torch.Tensor, updates: Updates, round: int) -> None:
+    def learn(self, setup: Setup, state: State, parameters: Vectors, updates: Updates, round: int) -> None:
         ids = updates.ids
         old = state["own"][ids]
         if self.option == 1:
-            new = np.concatenate([g.vectors.cpu().numpy() for g in setup.gradients(parameters, ids)])
+            new = np.concatenate([as_array(g.vectors) for g in setup.gradients(parameters, ids)])
         else:
             # A client without a step has learned nothing: its u is 0, and so is what it divides by.
             taken = (np.maximum(updates.steps, 1) * setup.rate(round)).astype(np.float32)
-            new = old - state["all"].astype(np.float32) - updates.vectors.cpu().numpy() / taken[:, None]
+            new = old - state["all"].astype(np.float32) - as_array(updates.vectors) / taken[:, None]
             new[updates.steps == 0] = old[updates.steps == 0]
         add_rows(state["change"], new - old, setup.weights[ids])
         state["own"][ids] = new

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
-import torch
 
+from hcsfed.aggregate.estimate import as_array, like
 from hcsfed.errors import bad
 from hcsfed.types import State
+from hcsfed.updates import Vectors
 
 
 class Server(Protocol):
@@ -23,7 +24,7 @@ class Server(Protocol):
 
     def start(self, dimension: int) -> State: ...
 
-    def step(self, parameters: torch.Tensor, estimate: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+    def step(self, parameters: Vectors, estimate: Vectors, state: State) -> tuple[Vectors, State]:
         """The global parameters of the next round, and the memory after this one."""
         ...
 
@@ -42,7 +43,7 @@ class Sgd:
     def start(self, dimension: int) -> State:
         return {}
 
-    def step(self, parameters: torch.Tensor, estimate: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+    def step(self, parameters: Vectors, estimate: Vectors, state: State) -> tuple[Vectors, State]:
         return parameters + self.lr * estimate, state
 
 
@@ -62,9 +63,9 @@ class Momentum:
     def start(self, dimension: int) -> State:
         return {"velocity": np.zeros(dimension, np.float32)}
 
-    def step(self, parameters: torch.Tensor, estimate: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
-        velocity = self.beta * _tensor(state["velocity"], estimate) + estimate
-        return parameters + self.lr * velocity, {"velocity": velocity.cpu().numpy()}
+    def step(self, parameters: Vectors, estimate: Vectors, state: State) -> tuple[Vectors, State]:
+        velocity = self.beta * like(state["velocity"], estimate) + estimate
+        return parameters + self.lr * velocity, {"velocity": as_array(velocity)}
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,13 @@ class Adam:
     def start(self, dimension: int) -> State:
         return {"m": np.zeros(dimension, np.float32), "v": np.full(dimension, self.tau**2, np.float32)}
 
-    def step(self, parameters: torch.Tensor, estimate: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
-        m = self.beta1 * _tensor(state["m"], estimate) + (1 - self.beta1) * estimate
-        v = self._second(_tensor(state["v"], estimate), estimate**2)
-        parameters = parameters + self.lr * m / (v.sqrt() + self.tau)
-        return parameters, {"m": m.cpu().numpy(), "v": v.cpu().numpy()}
+    def step(self, parameters: Vectors, estimate: Vectors, state: State) -> tuple[Vectors, State]:
+        m = self.beta1 * like(state["m"], estimate) + (1 - self.beta1) * estimate
+        v = self._second(like(state["v"], estimate), estimate**2)
+        parameters = parameters + self.lr * m / (v**0.5 + self.tau)
+        return parameters, {"m": as_array(m), "v": as_array(v)}
 
-    def _second(self, v: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
+    def _second(self, v: Vectors, square: Vectors) -> Vectors:
         return self.beta2 * v + (1 - self.beta2) * square
 
 
@@ -111,12 +112,12 @@ class Yogi(Adam):
 
     name: ClassVar[str] = "yogi"
 
-    def _second(self, v: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
-        return v - (1 - self.beta2) * square * torch.sign(v - square)
+    def _second(self, v: Vectors, square: Vectors) -> Vectors:
+        return v - (1 - self.beta2) * square * _sign(v - square)
 
 
-def _tensor(array: np.ndarray, like: torch.Tensor) -> torch.Tensor:
-    return torch.from_numpy(array).to(like.device)
+def _sign(values: Vectors) -> Vectors:
+    return np.sign(values) if isinstance(values, np.ndarray) else values.sign()
 
 
 def _positive(parameter: str, value: float, owner: str) -> None:

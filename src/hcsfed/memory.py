@@ -1,0 +1,111 @@
+"""What the server remembers of its clients, and what asking and answering cost: in the simulator and on real machines.
+
+NumPy only. What it knows of a client is what that client sent last: a feature, a norm, and how many rounds ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hcsfed.aggregate import Algorithm, Setup
+from hcsfed.features import Feature
+from hcsfed.record import BYTES_PER_FLOAT, Cost
+from hcsfed.select import Selector
+from hcsfed.types import Answers, Floats, State, View
+
+
+class Server(Protocol):
+    """The server's share of what a run works with."""
+
+    @property
+    def selector(self) -> Selector: ...
+
+    @property
+    def algorithm(self) -> Algorithm: ...
+
+    @property
+    def feature(self) -> Feature | None: ...
+
+    @property
+    def setup(self) -> Setup: ...
+
+
+def needs(parts: Server) -> frozenset[str]:
+    """What must be known of the clients before a pick."""
+    return parts.selector.claims.needs | (frozenset({"features"}) if parts.feature is not None else frozenset())
+
+
+def stale(parts: Server) -> bool:
+    """Whether what was heard last is good enough, so that the picked alone train."""
+    return parts.selector.claims.trains == "picked"
+
+
+def begin(memory: State, heard: Answers) -> None:
+    """What everyone has sent once is what the server remembers."""
+    memory.update(norms=heard.norms, ages=np.zeros(len(heard.ids), np.int64))
+    if heard.features is not None:
+        memory["features"] = heard.features
+
+
+def recalled(view: View, memory: Mapping[str, NDArray[Any]]) -> View:
+    """The view with what the server remembers."""
+    return replace(view, features=memory.get("features"), norms=memory.get("norms"), ages=memory.get("ages"))
+
+
+def remember(parts: Server, memory: State, answers: Answers, estimate: Floats) -> State:
+    """What the server knows of the clients after a round. Large arrays are written in place."""
+    if "ages" in memory:
+        memory["ages"] += 1
+        memory["ages"][answers.ids] = 0
+        memory["norms"][answers.ids] = answers.norms
+        if answers.features is not None:
+            memory["features"][answers.ids] = answers.features
+    if parts.feature is not None:
+        memory["aggregate"] = estimate
+    return memory
+
+
+def asked(parts: Server, clients: int, *, floats: int, width: int = 0, steps: int = 0) -> Cost:
+    """So many clients get the model and send some numbers and a feature."""
+    note = BYTES_PER_FLOAT * floats + (parts.feature.nbytes(width) if parts.feature is not None and width else 0)
+    return Cost(
+        upload_bytes=note * clients,
+        download_bytes=BYTES_PER_FLOAT * parts.setup.dimension * parts.algorithm.vectors * clients,
+        local_steps=steps * clients,
+    )
+
+
+def price(parts: Server, answers: Answers, *, trained: bool, sent: bool) -> Cost:
+    """What the picked cost: the model down and an update up, with a small message where the server keeps one.
+
+    Who has ``trained`` before the pick sends the update and nothing else; whoever was ``sent`` the model has it.
+    """
+    m = len(answers.ids)
+    model = BYTES_PER_FLOAT * parts.setup.dimension * parts.algorithm.vectors * m
+    extra = parts.algorithm.extra_steps(parts.setup, answers.ids)
+    if trained:
+        return Cost(upload_bytes=model, local_steps=extra)
+    note = 0
+    if parts.feature is not None and answers.features is not None:
+        note = m * parts.feature.nbytes(answers.features.shape[1])
+    download = 0 if sent else model
+    return Cost(upload_bytes=model + note, download_bytes=download, local_steps=int(answers.steps.sum()) + extra)
+
+
+def join(messages: Sequence[Answers]) -> Answers:
+    """Chunks end to end."""
+    if not messages:
+        return Answers(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+    features = [m.features for m in messages if m.features is not None]
+    return Answers(
+        np.concatenate([m.ids for m in messages]),
+        np.concatenate([m.norms for m in messages]),
+        np.concatenate([m.losses for m in messages]),
+        np.concatenate([m.steps for m in messages]),
+        np.concatenate(features) if features else None,
+    )
