@@ -29,7 +29,7 @@ OPTIONAL = {
     "torch", "numba", "safetensors", "pooch", "psutil",  # sim
     "jinja2", "matplotlib",  # report
     "mlflow", "tensorboard", "sqlalchemy", "alembic",  # track
-    "flwr",
+    "flwr", "ray",
 }  # fmt: skip
 
 

@@ -25,6 +25,10 @@ class RunFolderError(HcsfedError, OSError):
     """A run's folder that can't be read, written, or holds another run."""
 
 
+class FolderInUseError(RunFolderError):
+    """A run's folder that another process is writing to."""
+
+
 class DivergedError(HcsfedError, ArithmeticError):
     """Training left the finite numbers."""
 

@@ -40,6 +40,7 @@ def compare(
     ),
     report: Annotated[Path | None, typer.Option("--report", help="The report. [OUT/report.html]")] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="Runs at a time; 0: one a core.")] = 0,
+    on: f.On = "processes",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list, and nothing else.")] = False,
 ) -> None:
     """Run every selector with every seed, print means with intervals, and write the report.
@@ -91,7 +92,7 @@ def compare(
                 if (out / name / "settings.json").exists() and (history := read_run(out / name).history):
                     live.update(task, completed=len(history), accuracy=shown(history[-1]))
 
-        folders = run_all(grid, out, jobs=jobs, waiting=look)
+        folders = run_all(grid, out, jobs=jobs, on=on, waiting=look)
     runs = [read_run(folder) for folder in folders]
     page = report or out / "report.html"
     write_page(runs, page)

@@ -40,6 +40,9 @@ Config = Annotated[Path | None, _flag("--config", "A TOML file of settings; flag
 Selectors = Annotated[
     str, typer.Option("--selectors", help="Selectors, separated by commas; options as in hcsfed:features=sketch.")
 ]
+On = Annotated[
+    str, typer.Option("--on", help="Where the runs are done: processes, ray or ray:ADDRESS (host:port, ray://…, auto).")
+]
 Assign = Annotated[
     list[str] | None, _flag("--set", "Any setting by its dotted name, e.g. partition.alpha=0.3. Repeatable.", _HOW)
 ]

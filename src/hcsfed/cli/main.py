@@ -61,6 +61,7 @@ EXTRAS = {
     "matplotlib": "report",
     "cryptography": "flower",
     "flwr": "flower",
+    "ray": "ray",
 }
 INTERRUPTED = "interrupted; what was finished is saved"
 

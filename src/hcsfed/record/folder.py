@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcsfed.errors import RunFolderError
+from hcsfed.errors import FolderInUseError, RunFolderError
 from hcsfed.record.run import RoundRecord, Run
 
 SETTINGS, ROUNDS, CHECKPOINT, LOCK = "settings.json", "rounds.jsonl", "checkpoint.safetensors", "lock"
@@ -58,7 +58,7 @@ class RunFolder:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise RunFolderError(f"run folder {str(path)!r} is in use by another process") from None
+                raise FolderInUseError(f"run folder {str(path)!r} is in use by another process") from None
             if (path / SETTINGS).exists():
                 self._take_up(settings, about, resume)
             else:

@@ -43,6 +43,7 @@ def frontier(
         "runs/frontier"
     ),
     jobs: Annotated[int, typer.Option("--jobs", help="Runs at a time; 0: one a core.")] = 0,
+    on: f.On = "processes",
     result: Annotated[Path | None, typer.Option("--result", help="Where to write the figures as JSON.")] = None,
 ) -> None:
     """How close to full participation, and at what share of its cost, on three partitions.
@@ -72,6 +73,7 @@ def frontier(
             grid,
             out,
             jobs=jobs,
+            on=on,
             waiting=lambda: live.update(
                 task, completed=sum((out / c.name / "checkpoint.safetensors").exists() for c in grid)
             ),
