@@ -14,10 +14,12 @@ import numpy as np
 import torch
 
 from hcsfed.aggregate import ALGORITHMS, SERVERS, Algorithm, Estimator, Server, Setup
+from hcsfed.attack import ATTACKS, Adversaries
 from hcsfed.choices import build_estimator, build_feature
 from hcsfed.clients import Layout, Trainer, build_module, make_trainer, steps_of
 from hcsfed.data import load
 from hcsfed.features import Feature
+from hcsfed.guard import GUARDS, Guard
 from hcsfed.select import SELECTORS, Selector
 from hcsfed.settings import LocalTraining, Settings, cohort_size
 from hcsfed.types import Federation, Ints
@@ -35,6 +37,8 @@ class Parts:
     algorithm: Algorithm
     estimator: Estimator
     server: Server
+    adversaries: Adversaries
+    guard: Guard
     setup: Setup
     size: int
     feature: Feature | None
@@ -58,6 +62,8 @@ def assemble(
     algorithm = ALGORITHMS.build(settings.algorithm.name, **settings.algorithm.options)
     estimator = build_estimator(settings, selector)
     server = SERVERS.build(settings.server.name, **settings.server.options)
+    attack = ATTACKS.build(settings.attack.name, **settings.attack.options)
+    guard = GUARDS.build(settings.guard.name, **settings.guard.options)
     work = algorithm.local(settings.local)
     if federation is None:
         federation = build_federation(settings)
@@ -75,6 +81,9 @@ def assemble(
         dtype=settings.dtype,
     )
     trainer = train_as(work)
+    adversaries = Adversaries(
+        attack, attack.who(federation.clients, settings.seed), lambda ids: trainer.train(trainer.initial(), ids, 0)
+    )
     setup = Setup(
         trainer.train,
         whole_gradients(federation, work, train_as),
@@ -93,6 +102,8 @@ def assemble(
         algorithm,
         estimator,
         server,
+        adversaries,
+        guard,
         setup,
         size,
         build_feature(settings, selector, estimator),

@@ -24,13 +24,14 @@ from hcsfed.features import Context
 from hcsfed.memory import asked, begin, join, needs, recalled, stale
 from hcsfed.record import BYTES_PER_FLOAT, Cost
 from hcsfed.rng import stream
-from hcsfed.types import Answers, Floats, Ints, State, View
+from hcsfed.types import Answers, Bools, Floats, Ints, State, View
 from hcsfed.updates import Updates
 
 Train = Callable[[Ints], Iterator[Updates]]
 """Ids → what these clients send if they train in this round."""
 
 VALIDATION_ROWS = 1000
+IN_A_ROW = 3  # clients who send no numbers: one may mean harm, so many have diverged
 PROBES = 4  # gradients from which a client tells how much its gradients scatter
 
 
@@ -70,10 +71,11 @@ def hear(parts: Parts, memory: State, parameters: torch.Tensor, t: int, train: T
     )
     cost, context = Cost(), _context(parts, memory, t)
     if "losses" in wanted:
-        view = replace(view, losses=trainer.local_losses(parameters, everyone))
+        view = replace(view, losses=parts.adversaries.claims(trainer.local_losses(parameters, everyone)))
         cost += asked(parts, len(everyone), floats=1)
     if "variances" in wanted:
-        view = replace(view, variances=scatter(trainer, parts.settings.local, parameters, everyone, t))
+        scatters = scatter(trainer, parts.settings.local, parameters, everyone, t)
+        view = replace(view, variances=parts.adversaries.claims(scatters))
         cost += asked(parts, len(everyone), floats=1, steps=PROBES)
 
     known = "norms" in memory or not wanted & {"features", "norms"}
@@ -83,22 +85,25 @@ def hear(parts: Parts, memory: State, parameters: torch.Tensor, t: int, train: T
     opening = getattr(parts.selector, "opening", 0)
     if stale(parts) and opening:
         chunks = first_steps(trainer, parts.setup.steps, parameters, everyone, opening)
-        heard = join([listen(parts, chunk, context, t) for chunk in chunks])
+        messages = [listen(parts, chunk, context) for chunk in parts.adversaries.sends(chunks)]
+        heard = parts.adversaries.says(join(messages))
+        usable(parts, memory, heard, t)
         begin(memory, heard)
         width = 0 if heard.features is None else heard.features.shape[1]
         cost += asked(parts, len(everyone), floats=int("norms" in wanted), width=width)
         cost += Cost(local_steps=int(heard.steps.sum()))
         return Hearing(recalled(view, memory), cost, context, train, sent=True)
 
-    kept = Kept(parts, train)
+    kept = Kept(parts, train, federation.clients)
     validation = _validation(parts) if "accuracies" in wanted else None
     messages, accuracies = [], []
     for chunk in train(everyone):
-        messages.append(listen(parts, chunk, context, t))
+        messages.append(listen(parts, chunk, context))
         kept.add(chunk)
         if validation is not None:
             accuracies += [trainer.evaluate(parameters + vector, *validation)[1] for vector in chunk.vectors]
-    heard = join(messages)
+    heard = parts.adversaries.says(join(messages))
+    usable(parts, memory, heard, t)
     view = replace(
         view, features=heard.features, norms=heard.norms, accuracies=np.array(accuracies) if accuracies else None
     )
@@ -119,15 +124,9 @@ def first_steps(trainer: Trainer, whole: Ints, parameters: torch.Tensor, ids: In
         yield replace(chunk, vectors=chunk.vectors * scale.to(chunk.vectors.device)[:, None])
 
 
-def listen(parts: Parts, chunk: Updates, context: Context, t: int) -> Answers:
+def listen(parts: Parts, chunk: Updates, context: Context) -> Answers:
     """What the server may learn from these clients' updates."""
     norms = row_norms(chunk.vectors)
-    if not np.isfinite(norms).all():
-        client = chunk.ids[~np.isfinite(norms)][0]
-        raise DivergedError(
-            f"the update of client {client} is not finite in round {t + 1}; local.lr is "
-            f"{parts.settings.local.lr:g}: try a smaller one"
-        )
     features = None
     if parts.feature is not None:
         labels = parts.federation.class_counts[chunk.ids] if parts.federation.classes else None
@@ -135,13 +134,30 @@ def listen(parts: Parts, chunk: Updates, context: Context, t: int) -> Answers:
     return Answers(chunk.ids, norms, chunk.losses, chunk.steps, features)
 
 
-class Kept:
-    """Everyone's updates of one round, as far as memory allows; beyond that, who is asked trains again to the same."""
+def usable(parts: Parts, memory: State, answers: Answers, t: int) -> Bools:
+    """Whose answers are finite. Where of several clients in a row nobody's is, it is the training that went wrong."""
+    finite: Bools = np.isfinite(answers.norms)
+    if finite.any():
+        memory.pop("refused", None)
+    elif len(finite):
+        refused = int(memory.get("refused", np.zeros(1, np.int64))[0]) + len(finite)
+        memory["refused"] = np.array([refused])
+        if refused >= min(IN_A_ROW, parts.federation.clients):
+            raise DivergedError(
+                f"no update is finite of {refused} in a row, the one of client {answers.ids[0]} in round {t + 1}; "
+                f"local.lr is {parts.settings.local.lr:g}: try a smaller one"
+            )
+    return finite
 
-    def __init__(self, parts: Parts, train: Train) -> None:
+
+class Kept:
+    """Updates of one round, as far as memory allows; beyond that, who is asked again trains again to the same."""
+
+    def __init__(self, parts: Parts, train: Train, clients: int) -> None:
         self._train = train
-        wanted = BYTES_PER_FLOAT * parts.trainer.dimension * parts.federation.clients
-        self._fits = parts.trainer.device.type == "cpu" and wanted < psutil.virtual_memory().available / 4
+        device = parts.trainer.device
+        free = psutil.virtual_memory().available if device.type == "cpu" else torch.cuda.mem_get_info(device)[0]
+        self._fits = BYTES_PER_FLOAT * parts.trainer.dimension * clients < free / 4
         self._chunks: list[Updates] = []
 
     def add(self, chunk: Updates) -> None:
@@ -151,10 +167,11 @@ class Kept:
     def answer(self, ids: Ints) -> Iterator[Updates]:
         if not self._fits:
             yield from self._train(ids)
-        # Everyone trained in the order of the numbers, so a chunk holds a stretch of them.
         for chunk in self._chunks:
-            at = ids[(ids >= chunk.ids[0]) & (ids <= chunk.ids[-1])] - chunk.ids[0]
-            if len(at):
+            at = np.flatnonzero(np.isin(chunk.ids, ids))
+            if len(at) == len(chunk.ids):
+                yield chunk
+            elif len(at):
                 yield Updates(chunk.ids[at], chunk.vectors[at], chunk.losses[at], chunk.steps[at])
 
 

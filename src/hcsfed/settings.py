@@ -77,6 +77,10 @@ class Settings:
         What the estimate of the mean update does to the model.
     features
         How clients are compared, where the selector compares them; ``default`` is the selector's own choice.
+    attack
+        What some of the clients do to the run.
+    guard
+        How the server bounds what clients claim and how far their updates go.
     local
         How clients train.
     cohort
@@ -105,6 +109,8 @@ class Settings:
     algorithm: Choice = Choice("fedavg")
     estimator: Choice = Choice("default")
     server: Choice = Choice("sgd")
+    attack: Choice = Choice("none")
+    guard: Choice = Choice("none")
     local: LocalTraining = LocalTraining()
     cohort: int | float = 0.1
     rounds: int = 100

@@ -1,7 +1,7 @@
 """The round loop: data → clients → features → select → aggregate → record → report.
 
-One round is one pass down :func:`rounds`. What the server hears before it picks is in :mod:`hcsfed.hearing`; everything
-else is a stage's own.
+One round is one pass down :func:`rounds`. What the server hears before it picks is in :mod:`hcsfed.hearing`, what it
+makes of the answers in :mod:`hcsfed.collecting`; everything else is a stage's own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -19,9 +19,10 @@ import numpy as np
 import torch
 
 from hcsfed.assemble import Parts, assemble, describe
+from hcsfed.collecting import collect
 from hcsfed.errors import DivergedError, SettingError, bad
-from hcsfed.hearing import Hearing, hear, listen
-from hcsfed.memory import join, price
+from hcsfed.hearing import hear
+from hcsfed.memory import price
 from hcsfed.record import Cost, RoundRecord, Run, RunFolder
 from hcsfed.record.track import following, tracker
 from hcsfed.select import Selector
@@ -45,39 +46,30 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
         watch = Stopwatch()
         train = partial(algorithm.train, parts.setup, standing.algorithm, standing.parameters, round=t)
         with watch("hear"):
-            heard = hear(parts, standing.heard, standing.parameters, t, train)
+            heard = hear(parts, standing.heard, standing.parameters, t, parts.adversaries.behind(train))
+            heard = replace(heard, view=parts.guard.view(heard.view))
         with watch("select"):
             selector, selection = choose(parts, standing, heard.view, settings.seed)
         with watch("train"):
-            estimate, answers = collect(parts, standing, heard, selection)
+            got = collect(parts, standing, heard, selection)
         with watch("aggregate"):
-            standing = advance(parts, standing, selector, selection, answers, estimate)
+            standing = advance(parts, standing, selector, selection, got.answers, got.estimate)
         loss = accuracy = None
         with watch("evaluate"):
             if (t + 1) % settings.eval_every == 0 or t + 1 == settings.rounds:
                 loss, accuracy = trainer.evaluate(standing.parameters, *test)
                 if not loss <= limit:
                     raise DivergedError(
-                        f"the test loss exploded in round {t + 1} (it is {loss:.3g}), in which client "
-                        f"{answers.ids[answers.norms.argmax()]} moved furthest; local.lr is {settings.local.lr:g}: "
-                        "try a smaller one"
+                        f"the test loss exploded in round {t + 1} (it is {loss:.3g}){furthest(got.answers)}; "
+                        f"local.lr is {settings.local.lr:g}: try a smaller one"
                     )
-        cost = heard.cost + price(parts, answers, trained=heard.trained, sent=heard.sent)
-        yield record(t, selection, answers, cost, loss, accuracy, watch), standing
+        cost = heard.cost + price(parts, got.received, trained=heard.trained, sent=heard.sent)
+        yield record(t, got.selection, got.answers, cost, loss, accuracy, watch), standing
 
 
-def collect(parts: Parts, standing: Standing, heard: Hearing, selection: Selection) -> tuple[torch.Tensor, Answers]:
-    """Make the estimate from the updates as they come in, and keep of each what may be learned from it."""
-    t = standing.round
-    total = parts.estimator.open(parts.setup, standing.estimator, heard.view, selection)
-    answers: list[Answers] = []
-    done = 0
-    for chunk in heard.answer(selection.ids):
-        answers.append(listen(parts, chunk, heard.context, t))
-        total.add(chunk, selection.weights[done : done + len(chunk.ids)])
-        parts.algorithm.learn(parts.setup, standing.algorithm, standing.parameters, chunk, t)
-        done += len(chunk.ids)
-    return total.value(), join(answers)
+def furthest(answers: Answers) -> str:
+    """Whom to look at first."""
+    return f", in which client {answers.ids[answers.norms.argmax()]} moved furthest" if len(answers.ids) else ""
 
 
 def record(
@@ -102,6 +94,7 @@ def record(
         "seconds": {stage: round(seconds, 6) for stage, seconds in watch.seconds.items()},
         "ids": selection.ids.tolist(),
         "weights": selection.weights.tolist(),
+        "left_out": selection.info["left_out"].tolist(),
     }
 
 

@@ -176,7 +176,11 @@ class _Correction:
 def _features(view: View) -> Features:
     if view.features is None:
         raise bad("view", Difference.name, "given with features", None)
-    return view.features
+    if np.isfinite(view.features.sum()):
+        return view.features
+    rows = view.features.copy()  # of whom nothing is known, nothing is expected
+    rows[~np.isfinite(rows).all(axis=1)] = 0
+    return rows
 
 
 def _clustered(view: View, clusters: int) -> Ints:

@@ -106,10 +106,12 @@ def pick(selector: Selector, view: View, size: int, rng: np.random.Generator) ->
     # Only a design that depends on nothing but the names may be asked for all: `random-shrunk` shrinks even then.
     picked = selector.select(inner, min(int(size), len(ids)), rng)
     who, weights = _in_order(selector, picked)
+    if "labels" in picked.info:
+        info["labels"] = _spread(picked.info["labels"], ids, n, -1)
     return Selection(
         ids=ids[who],
         weights=weights,
-        inclusion=_spread(picked.inclusion, ids, n),
+        inclusion=None if picked.inclusion is None else _spread(picked.inclusion, ids, n, 0.0),
         info={**picked.info, **info},
     )
 
@@ -126,11 +128,10 @@ def _in_order(selector: Selector, picked: Selection) -> tuple[Ints, Floats]:
     return who[order], weights[order]
 
 
-def _spread(inclusion: Floats | None, ids: Ints, n: int) -> Floats | None:
-    if inclusion is None:
-        return None
-    whole = np.zeros(n)
-    whole[ids] = inclusion
+def _spread(values: NDArray[Any], ids: Ints, n: int, others: float) -> NDArray[Any]:
+    """One entry per client of the whole view, where there is one per client that could be picked."""
+    whole = np.full(n, others, values.dtype)
+    whole[ids] = values
     return whole
 
 
