@@ -18,14 +18,17 @@ import numpy as np
 import torch
 
 import hcsfed
+from hcsfed import shelf
 from hcsfed.record import folder, read_run
 
 SETTINGS = {"rounds": 400, "cohort": 4, "steps": 5, "lr": 0.05, "seed": 3}
+# Two tables of rows, both in files: every limit is forced to be too small.
+ROWS = {"rounds": 120, "algorithm": "scaffold", "options": {"estimator.name": "fedvarp", "row_memory": 0}}
 PLACES = ("before the line", "inside the line", "before the checkpoint", "inside the checkpoint")
 
 
-def go_on(out: Path | None) -> None:
-    hcsfed.simulate("digits", out=out, resume=True, **SETTINGS)
+def go_on(out: Path | None, more: dict | None = None) -> None:
+    hcsfed.simulate("digits", out=out, resume=True, **{**SETTINGS, **(more or {})})
 
 
 def forked(work: Callable[[], None]) -> int:
@@ -52,12 +55,12 @@ def done(out: Path) -> int:
     return len(read_run(out).history) if (out / "settings.json").exists() else 0
 
 
-def kill_at_random(out: Path, kills: int) -> int:
+def kill_at_random(out: Path, kills: int, more: dict | None = None) -> int:
     """Kill a run over and over at random moments; gives the most rounds that one kill has cost."""
     moments, lost = np.random.default_rng(0), 0
     for _ in range(kills):
         before = done(out)
-        child = forked(lambda: go_on(out))
+        child = forked(lambda: go_on(out, more))
         goal, deadline = before + int(moments.integers(0, 15)), time.monotonic() + 60
         while done(out) <= goal and time.monotonic() < deadline:
             pass
@@ -97,6 +100,23 @@ def die_in(out: Path, place: str, when: int) -> None:
     go_on(out)
 
 
+def die_in_a_row(out: Path, when: int) -> None:
+    """Run, and die with half of a row on disk, the ``when``-th that is written."""
+    written = 0
+
+    def half(number: int, content: memoryview, at: int) -> int:
+        nonlocal written
+        written += 1
+        if written < when:
+            return whole(number, content, at)
+        whole(number, content[: len(content) // 2], at)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    whole, shelf.os.pwrite = os.pwrite, half
+    go_on(out, ROWS)
+
+
 def main(place: Path) -> None:
     torch.set_num_threads(1)
     go_on(None)  # loads and compiles everything
@@ -112,6 +132,15 @@ def main(place: Path) -> None:
         ]
         go_on(out)
         told[where] = signals == [-signal.SIGKILL] * 3 and numbers(out) == expected
+    go_on(place / "rows", ROWS)
+    expected = numbers(place / "rows")
+    told["rows lost"] = kill_at_random(place / "rows at random", 8, ROWS)
+    go_on(place / "rows at random", ROWS)
+    told["rows at random"] = numbers(place / "rows at random") == expected
+    out = place / "inside a row"
+    signals = [ended(forked(lambda when=when: die_in_a_row(out, when))) for when in (1, 6, 13, 8, 200)]
+    go_on(out, ROWS)
+    told["inside a row"] = signals == [-signal.SIGKILL] * 5 and numbers(out) == expected
     print(json.dumps(told))
 
 

@@ -192,3 +192,16 @@ def test_memory_counts_data_and_peak() -> None:
     assert found["data"] == pytest.approx(50 * 20 * 60 * 4, rel=0.05)  # rows and inputs; labels and offsets are small
     assert found["data"] < found["peak"]
     assert np.isfinite(found["seconds"])
+
+
+def test_memory_with_rows_of_a_dimension_of_their_own() -> None:
+    """Above 64 MiB of rows they lie on disk: 10 of 2,000 clients in each of 2 rounds."""
+    given = ["--clients", "2000", "--cohort", "10", "--rounds", "2", "--dimension", "9000", "--algorithm", "scaffold"]
+    done = CliRunner().invoke(app, ["memory", *given, "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["dimension"] >= 9000
+    assert found["reached"]
+    row = 4 * found["dimension"]
+    assert 19 * row <= found["disk"] < 30 * row
+    assert found["checkpoint"] < 20 * row

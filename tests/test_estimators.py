@@ -59,6 +59,7 @@ def guessing(estimator, ground, draw):
         state["known"][:4] = True
         state["kept"][4:] = 0
         state["features"] = draw.normal(size=(N, K)).astype(np.float32)
+        state["products"] = state["features"][:4].T.astype(float) @ state["kept"][:4].astype(float)
     if len(state["kept"]):
         state["mean"] = ground.weights @ parts @ state["kept"].astype(float)
     return state

@@ -29,6 +29,12 @@ def test_no_kill_costs_more_than_the_round_under_way(told):
     assert told["lost"] <= 1
 
 
+def test_rows_on_disk_are_whole_after_eight_kills_and_after_one_in_the_middle_of_a_row(told):
+    assert told["rows at random"]
+    assert told["inside a row"]
+    assert told["rows lost"] <= 1
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_killed_at_chosen_places_of_the_writing(told, place):
     assert told[place]

@@ -22,6 +22,7 @@ from hcsfed.features import Feature
 from hcsfed.guard import GUARDS, Guard
 from hcsfed.select import SELECTORS, Selector
 from hcsfed.settings import LocalTraining, Settings, cohort_size
+from hcsfed.shelf import MIB, Shelves
 from hcsfed.types import Federation, Ints
 from hcsfed.updates import Updates
 
@@ -93,6 +94,7 @@ def assemble(
         federation.sizes,
         steps_of(work, federation.sizes),
         work,
+        Shelves(settings.row_memory * MIB),
     )
     return Parts(
         settings,
@@ -106,7 +108,7 @@ def assemble(
         guard,
         setup,
         size,
-        build_feature(settings, selector, estimator),
+        build_feature(settings, selector, estimator, algorithm),
         output_bias(module),
     )
 

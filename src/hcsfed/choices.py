@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcsfed.aggregate import ESTIMATORS, Estimator
+from hcsfed.aggregate import ESTIMATORS, Algorithm, Estimator
 from hcsfed.features import FEATURES, Feature
 from hcsfed.select import Selector
 from hcsfed.settings import Settings
@@ -15,17 +15,17 @@ def build_estimator(settings: Settings, selector: Selector) -> Estimator:
     return ESTIMATORS.build(name, **settings.estimator.options)
 
 
-def build_feature(settings: Settings, selector: Selector, estimator: Estimator | None = None) -> Feature | None:
+def build_feature(settings: Settings, selector: Selector, *others: Estimator | Algorithm) -> Feature | None:
     """How clients are compared: as the settings say, else as the selector does; None where nobody compares them."""
-    choice = feature_choice(settings, selector, estimator)
+    choice = feature_choice(settings, selector, *others)
     return None if choice is None else FEATURES.build(choice, **settings.features.options)
 
 
-def feature_choice(settings: Settings, selector: Selector, estimator: Estimator | None = None) -> str | None:
+def feature_choice(settings: Settings, selector: Selector, *others: Estimator | Algorithm) -> str | None:
     """The name of the feature by which clients are compared, if they are."""
     if "features" in selector.claims.needs:
         default = getattr(selector, "features", "raw")
-    elif estimator is not None and estimator.compares:
+    elif any(other.compares for other in others):
         default = "sketch"
     else:
         return None

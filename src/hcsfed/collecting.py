@@ -60,6 +60,7 @@ def collect(parts: Parts, standing: Standing, heard: Hearing, selection: Selecti
         info={**selection.info, "left_out": left_out},
     )
 
+    parts.algorithm.open(parts.setup, standing.algorithm, standing.parameters, heard.view)
     total = parts.estimator.open(parts.setup, standing.estimator, heard.view, used)
     done = 0
     for chunk in kept.answer(answers.ids):

@@ -99,6 +99,9 @@ class Settings:
         ``batched`` is the fast way that fits model and device, ``loop`` the plain one; ``auto`` is ``batched``.
     dtype
         ``bfloat16`` speeds convolutions up at the price of other last digits.
+    row_memory
+        MiB that an algorithm's or estimator's rows, one of the model's size per client, may take in memory and in every
+        checkpoint; beyond, they lie in a file of the run's folder. No number depends on it.
     """
 
     data: Choice = Choice("digits")
@@ -120,6 +123,7 @@ class Settings:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     backend: Literal["auto", "loop", "batched"] = "auto"
     dtype: Literal["float32", "bfloat16"] = "float32"
+    row_memory: int = 64
 
     def nested(self) -> dict[str, Any]:
         """Plain nested tables, as they would stand in TOML."""
@@ -137,6 +141,7 @@ _RANGES: dict[str, tuple[str, float, float]] = {
     "seed": ("an int ≥ 0", 0, _MOST),
     "target": ("a number in [0, 1]", 0, 1),
     "eval_every": ("an int ≥ 1", 1, _MOST),
+    "row_memory": ("an int ≥ 0", 0, _MOST >> 20),
     "local.steps": ("an int ≥ 1", 1, _MOST),
     "local.epochs": ("an int ≥ 0", 0, _MOST),
     "local.batch": ("an int ≥ 1", 1, _MOST),

@@ -65,6 +65,7 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
                     )
         cost = heard.cost + price(parts, got.received, trained=heard.trained, sent=heard.sent)
         yield record(t, got.selection, got.answers, cost, loss, accuracy, watch), standing
+        parts.setup.shelves.settle()  # whoever wanted to save this round has done so
 
 
 def furthest(answers: Answers) -> str:
@@ -108,6 +109,7 @@ def run(
 ) -> Run:
     """Run to the last round; with ``out``, leave a folder that survives a crash and can be taken up again."""
     settings, about = parts.settings.nested(), describe(parts)
+    parts.setup.shelves.folder = out
     standing = Standing.first(parts)
     if track and not out:
         raise SettingError(f"track {track!r} needs a folder: give out as well")

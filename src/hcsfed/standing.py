@@ -108,7 +108,7 @@ def advance(
 ) -> Standing:
     """Where the run stands after a round that gave this estimate."""
     parameters, server = parts.server.step(standing.parameters, estimate, standing.server)
-    parts.algorithm.close(standing.algorithm)
+    parts.algorithm.close(parts.setup, standing.algorithm)
     notes = observe(selector, standing.notes, selection, answers)
     heard = memory.remember(parts, standing.heard, answers, as_array(estimate))
     return Standing(standing.round + 1, parameters, notes, heard, standing.algorithm, standing.estimator, server)

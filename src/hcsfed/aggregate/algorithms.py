@@ -13,7 +13,7 @@ from hcsfed.aggregate.contract import Setup
 from hcsfed.aggregate.estimate import like
 from hcsfed.errors import bad
 from hcsfed.settings import LocalTraining
-from hcsfed.types import Floats, Ints, State
+from hcsfed.types import Floats, Ints, State, View
 from hcsfed.updates import Updates, Vectors
 
 _BLOCK = 1 << 26  # floats of corrections made at a time
@@ -25,6 +25,7 @@ class FedAvg:
 
     name: ClassVar[str] = "fedavg"
     vectors: ClassVar[int] = 1
+    compares: ClassVar[bool] = False
 
     def local(self, work: LocalTraining) -> LocalTraining:
         return work
@@ -52,10 +53,13 @@ class FedAvg:
                     chunk = replace(chunk, vectors=chunk.vectors * scale[:, None])
                 yield chunk
 
+    def open(self, setup: Setup, state: State, parameters: Vectors, view: View) -> None:
+        pass
+
     def learn(self, setup: Setup, state: State, parameters: Vectors, updates: Updates, round: int) -> None:
         pass
 
-    def close(self, state: State) -> None:
+    def close(self, setup: Setup, state: State) -> None:
         pass
 
     def extra_steps(self, setup: Setup, ids: Ints) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
 from hcsfed.settings import LocalTraining
-from hcsfed.types import Floats, Ints, State
+from hcsfed.shelf import Shelf, Shelves
+from hcsfed.types import Floats, Ints, State, View
 from hcsfed.updates import Updates, Vectors
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Setup:
         Rows of each client, and the local steps that it takes in a round.
     work
         How clients train.
+    shelves
+        Where rows of d numbers per client are kept.
     """
 
     train: Train
@@ -58,6 +61,7 @@ class Setup:
     sizes: Ints
     steps: Ints
     work: LocalTraining
+    shelves: Shelves = field(default_factory=Shelves)
 
     @property
     def clients(self) -> int:
@@ -68,16 +72,30 @@ class Setup:
         """η of that round."""
         return self.work.lr * self.work.lr_decay**round
 
+    def rows(self, state: State, name: str, owner: str) -> Shelf:
+        """The rows of d numbers that ``state[name]`` stands for."""
+        return self.shelves.rows(f"{owner}-{name}", state[name], self.dimension)
+
 
 class Algorithm(Protocol):
     """A federated algorithm: what clients do in a round, orthogonal to who is selected and how answers are weighted.
 
-    Its memory is a dict of arrays that travels with the checkpoint. Large arrays in it are written in place.
+    Its memory is a dict of arrays that travels with the checkpoint. Large arrays in it are written in place, and rows
+    of the model's size per client are kept on the setup's shelves.
     """
 
-    name: ClassVar[str]
-    vectors: ClassVar[int]
-    """How many vectors of the model's size go down to a client that trains, and up with its answer."""
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def vectors(self) -> int:
+        """How many vectors of the model's size go down to a client that trains, and up with its answer."""
+        ...
+
+    @property
+    def compares(self) -> bool:
+        """Whether it needs a feature of every client."""
+        ...
 
     def local(self, work: LocalTraining) -> LocalTraining:
         """How clients train under this algorithm; refuses what it cannot be right with."""
@@ -99,11 +117,15 @@ class Algorithm(Protocol):
         """The updates of these clients, whose mean Σ ω_k·u_k full participation would step by. Changes no memory."""
         ...
 
+    def open(self, setup: Setup, state: State, parameters: Vectors, view: View) -> None:
+        """The picked are known and about to answer: what is to be remembered of the round's beginning."""
+        ...
+
     def learn(self, setup: Setup, state: State, parameters: Vectors, updates: Updates, round: int) -> None:
         """Remember what the picked have sent, a chunk at a time."""
         ...
 
-    def close(self, state: State) -> None:
+    def close(self, setup: Setup, state: State) -> None:
         """The round is over: what was learned in it holds from now on."""
         ...
 

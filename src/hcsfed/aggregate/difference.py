@@ -14,12 +14,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hcsfed.aggregate.clusters import clustered, features_of
 from hcsfed.aggregate.contract import Setup
-from hcsfed.aggregate.estimate import WeightedSum, add_rows, as_array
+from hcsfed.aggregate.estimate import WeightedSum, add_products, add_rows, as_array
 from hcsfed.aggregate.estimator import Total
 from hcsfed.errors import bad
-from hcsfed.rng import stream
-from hcsfed.types import Features, Floats, Ints, Selection, State, View
+from hcsfed.shelf import Shelf
+from hcsfed.types import Floats, Ints, Selection, State, View
 from hcsfed.updates import Updates, Vectors
 
 
@@ -27,16 +28,16 @@ from hcsfed.updates import Updates, Vectors
 class Difference:
     """Σ_k ω_k·ŷ_k + Σ_{i∈S} weights_i·(u_i − ŷ_i): unbiased for any guess ŷ, and as exact as the guess is good.
 
-    Every guess is a linear combination of vectors that the server keeps, ŷ_k = Σ_r A_kr·y_r, so the estimate is
-    Σ_r β_r·y_r + Σ_{i∈S} weights_i·u_i with β = Aᵀ(ω − weights): no guess is ever written down. That the cohort's own
-    guesses are those from before the round is what makes it unbiased.
+    Every guess is a linear combination of vectors that the server keeps, so its share of the estimate is one too, and
+    no guess is ever written down. That the cohort's own guesses are those from before the round is what makes it
+    unbiased.
 
     Parameters
     ----------
     state
-        What is kept. ``client``: each client's last update, N·d numbers. ``cluster``: one update per cluster, H·d, the
-        mean of what its picked members sent last; clusters are found once, on the first features. ``none``: nothing,
-        which leaves the selection's own weights.
+        What is kept. ``client``: each client's last update, N·d numbers, in a file where they are many. ``cluster``:
+        one update per cluster, H·d, the mean of what its picked members sent last; clusters are found once, on the
+        first features. ``none``: nothing, which leaves the selection's own weights.
     opening
         The guess for those of whom nothing is kept yet. ``zero``; ``full``: there are none, as everyone answers in the
         first round; ``ridge``: by ridge regression of the kept updates on everyone's first features (``client``
@@ -82,9 +83,12 @@ class Difference:
         return self.opening == "full"
 
     def start(self, setup: Setup) -> State:
-        rows = {"client": setup.clients, "cluster": min(self.clusters, setup.clients), "none": 0}[self.state]
-        memory: State = {
-            "kept": np.zeros((rows, setup.dimension), np.float32),  # y_r
+        clusters = min(self.clusters, setup.clients) if self.state == "cluster" else 0
+        everyones = self.state == "client"
+        memory: State = {  # the kept y_r
+            "kept": setup.shelves.start(setup.clients, setup.dimension)
+            if everyones
+            else np.zeros((clusters, setup.dimension), np.float32),
             "mean": np.zeros(setup.dimension),  # Σ_r (Σ_k ω_k of those whom r stands for)·y_r, as it changes
         }
         if self.opening == "ridge":
@@ -93,29 +97,35 @@ class Difference:
 
     def open(self, setup: Setup, state: State, view: View, selection: Selection) -> Total:
         if self.state == "cluster" and "labels" not in state:
-            state["labels"] = _clustered(view, len(state["kept"]))
+            state["labels"] = clustered(view, len(state["kept"]), self.name)
         owner = self._owner(state, setup.clients)
         weights = setup.weights[selection.ids] if self.weights == "own" else selection.weights
         beta = np.zeros(len(state["kept"]))  # what the mean does not hold already
         if len(beta):
             np.subtract.at(beta, owner[selection.ids], weights)
-        if self.opening == "ridge" and "features" not in state:
-            state["features"] = _features(view).copy()
-        if self.opening == "ridge" and state["known"].any():
-            beta += self._regressed(state, setup.weights, selection.ids, weights)
+        kept = setup.rows(state, "kept", self.name)
         total = WeightedSum(setup.dimension, setup.device, state["mean"])
         used = np.flatnonzero(beta)
-        total.add(state["kept"][used], beta[used])
-        return _Correction(self, setup, state, owner, total)
+        for at, rows in kept.blocks(used):
+            total.add(rows, beta[used[at]])
+        if self.opening == "ridge":
+            if "features" not in state:
+                state["features"] = features_of(view, self.name).copy()
+                state["products"] = np.zeros((state["features"].shape[1], setup.dimension))  # Xᵀ·Y of the known
+            if state["known"].any():
+                shares = self._regressed(state, setup.weights, selection.ids, weights)
+                total.add(state["products"], shares)
+        return _Correction(self, setup, state, owner, kept, total)
 
     def _owner(self, state: State, clients: int) -> Ints:
         """Which kept vector stands for which client."""
         return state["labels"] if self.state == "cluster" else np.arange(clients)
 
     def _regressed(self, state: State, shares: Floats, ids: Ints, weights: Floats) -> Floats:
-        """How much of each kept update is in Σ_k ω_k·ŷ_k − Σ_{i∈S} weights_i·ŷ_i, over the k of whom none is kept.
+        """How much of each row of Xᵀ·Y is in Σ_k ω_k·ŷ_k − Σ_{i∈S} weights_i·ŷ_i, over the k of whom none is kept.
 
-        With X the first features of those whose updates are kept, ŷ(x) = Yᵀ·X·(XᵀX + λI)⁻¹·x, which is linear in x.
+        With X the first features of those whose updates Y are kept, ŷ(x) = (Xᵀ·Y)ᵀ·(XᵀX + λI)⁻¹·x, linear in x: all
+        the guesses together cost as much as one, and Xᵀ·Y has no more rows than a feature has numbers.
         """
         known = state["known"]
         left = np.where(known, 0.0, shares)
@@ -125,9 +135,7 @@ class Difference:
         x = state["features"][known].astype(np.float64)
         moments = x.T @ x
         ridge = max(self.penalty * float(np.trace(moments)) / len(moments), np.finfo(float).tiny)
-        beta = np.zeros(len(known))
-        beta[known] = x @ np.linalg.solve(moments + ridge * np.eye(len(moments)), wanted)
-        return beta
+        return np.asarray(np.linalg.solve(moments + ridge * np.eye(len(moments)), wanted))
 
 
 @dataclass(eq=False)
@@ -138,6 +146,7 @@ class _Correction:
     setup: Setup
     state: State
     owner: Ints
+    kept: Shelf
     total: WeightedSum
     sums: NDArray[Any] = field(init=False)
     heard: Ints = field(init=False)
@@ -153,14 +162,16 @@ class _Correction:
         self.total.add(updates.vectors, shares if self.estimator.weights == "own" else weights)
         vectors = as_array(updates.vectors)
         if self.estimator.state == "client":
-            add_rows(state["mean"], vectors - state["kept"][ids], shares)
-            state["kept"][ids] = vectors
+            change = vectors - self.kept.read(ids)
+            add_rows(state["mean"], change, shares)
+            if self.estimator.opening == "ridge":
+                add_products(state["products"], state["features"][ids], change)
+                state["known"][ids] = True
+            self.kept.write(ids, vectors)
         elif self.estimator.state == "cluster":
             for row, vector in zip(self.owner[ids], vectors, strict=True):
                 self.sums[row] += vector
                 self.heard[row] += 1
-        if self.estimator.opening == "ridge":
-            state["known"][ids] = True
 
     def value(self) -> Vectors:
         if self.estimator.state == "cluster":
@@ -171,30 +182,6 @@ class _Correction:
             add_rows(self.state["mean"], new - self.state["kept"][rows], parts[rows])
             self.state["kept"][rows] = new
         return self.total.value()
-
-
-def _features(view: View) -> Features:
-    if view.features is None:
-        raise bad("view", Difference.name, "given with features", None)
-    if np.isfinite(view.features.sum()):
-        return view.features
-    rows = view.features.copy()  # of whom nothing is known, nothing is expected
-    rows[~np.isfinite(rows).all(axis=1)] = 0
-    return rows
-
-
-def _clustered(view: View, clusters: int) -> Ints:
-    """k-means of the features; the same for the same features, whoever runs it."""
-    from warnings import catch_warnings, simplefilter
-
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
-    seed = int(stream(0, "proxy clusters").integers(1 << 31))
-    with catch_warnings():
-        simplefilter("ignore", ConvergenceWarning)  # fewer distinct clients than clusters
-        labels = KMeans(clusters, n_init=1, random_state=seed).fit_predict(_features(view))
-    return np.asarray(labels, np.int64)
 
 
 def fedvarp() -> Difference:

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcsfed.aggregate.algorithms import FedAvg
+from hcsfed.aggregate.clusters import clustered
 from hcsfed.aggregate.contract import Setup
 from hcsfed.aggregate.estimate import add_rows, as_array
 from hcsfed.errors import bad
 from hcsfed.settings import LocalTraining
-from hcsfed.types import Ints, State
+from hcsfed.types import Features, Ints, State, View
 from hcsfed.updates import Updates, Vectors
 
 
@@ -34,16 +35,35 @@ class Scaffold(FedAvg):
     option
         What c_i⁺ is. 1: the gradient at the round's model over all of the client's rows, one more pass over them. 2:
         c_i − c − u_i/(K·η), the mean gradient along the K steps that were taken anyway.
+    state
+        Whose the c_i are. ``client``: each client's own, as published; in a file where they are many. ``cluster``,
+        which is ours: clients alike share one, the mean of what its picked members found last, H·d numbers; clusters
+        are found once, on the first features. ``none``: there are none, which leaves FedAvg.
+    clusters
+        H.
     """
 
     option: Literal[1, 2] = 2
+    state: Literal["client", "cluster", "none"] = "client"
+    clusters: int = 10
 
     name: ClassVar[str] = "scaffold"
-    vectors: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if self.option not in (1, 2):
             raise bad("option", self.name, "1 or 2", self.option)
+        if self.state not in ("client", "cluster", "none"):
+            raise bad("state", self.name, "one of client, cluster, none", self.state)
+        if isinstance(self.clusters, bool) or not isinstance(self.clusters, int) or self.clusters < 1:
+            raise bad("clusters", self.name, "an int >= 1", self.clusters)
+
+    @property
+    def vectors(self) -> int:  # type: ignore[override]
+        return 1 if self.state == "none" else 2
+
+    @property
+    def compares(self) -> bool:  # type: ignore[override]
+        return self.state == "cluster"
 
     def local(self, work: LocalTraining) -> LocalTraining:
         if work.momentum:
@@ -51,18 +71,39 @@ class Scaffold(FedAvg):
         return work
 
     def start(self, setup: Setup) -> State:
+        if self.state == "none":
+            return {}
+        memory: State = {"all": np.zeros(setup.dimension), "change": np.zeros(setup.dimension)}
+        if self.state == "client":
+            return {"own": setup.shelves.start(setup.clients, setup.dimension), **memory}
+        clusters = min(self.clusters, setup.clients)
         return {
-            "own": np.zeros((setup.clients, setup.dimension), np.float32),
-            "all": np.zeros(setup.dimension),
-            "change": np.zeros(setup.dimension),
+            "own": np.zeros((clusters, setup.dimension), np.float32),
+            "sums": np.zeros((clusters, setup.dimension)),
+            "heard": np.zeros(clusters, np.int64),
+            **memory,
         }
 
-    def correction(self, setup: Setup, state: State, ids: Ints) -> NDArray[Any]:
-        return np.asarray(state["all"].astype(np.float32) - state["own"][ids])
+    def correction(self, setup: Setup, state: State, ids: Ints) -> NDArray[Any] | None:
+        if self.state == "none":
+            return None
+        return np.asarray(state["all"].astype(np.float32) - self._own(setup, state, ids))
+
+    def _own(self, setup: Setup, state: State, ids: Ints) -> Features:
+        """c_i of these clients."""
+        if self.state == "cluster":  # before clusters are known, all c are 0
+            return np.asarray(state["own"][state["labels"][ids] if "labels" in state else np.zeros_like(ids)])
+        return setup.rows(state, "own", self.name).read(ids)
+
+    def open(self, setup: Setup, state: State, parameters: Vectors, view: View) -> None:
+        if self.state == "cluster" and "labels" not in state:
+            state["labels"] = clustered(view, len(state["own"]), self.name)
 
     def learn(self, setup: Setup, state: State, parameters: Vectors, updates: Updates, round: int) -> None:
+        if self.state == "none":
+            return
         ids = updates.ids
-        old = state["own"][ids]
+        old = self._own(setup, state, ids)
         if self.option == 1:
             new = np.concatenate([as_array(g.vectors) for g in setup.gradients(parameters, ids)])
         else:
@@ -70,13 +111,31 @@ class Scaffold(FedAvg):
             taken = (np.maximum(updates.steps, 1) * setup.rate(round)).astype(np.float32)
             new = old - state["all"].astype(np.float32) - as_array(updates.vectors) / taken[:, None]
             new[updates.steps == 0] = old[updates.steps == 0]
-        add_rows(state["change"], new - old, setup.weights[ids])
-        state["own"][ids] = new
+        if self.state == "client":
+            add_rows(state["change"], new - old, setup.weights[ids])
+            setup.rows(state, "own", self.name).write(ids, new)
+        else:
+            for row, vector in zip(state["labels"][ids].tolist(), new, strict=True):
+                state["sums"][row] += vector
+                state["heard"][row] += 1
 
-    def close(self, state: State) -> None:
+    def close(self, setup: Setup, state: State) -> None:
+        if self.state == "none":
+            return
+        if self.state == "cluster":
+            rows = np.flatnonzero(state["heard"])
+            new = (state["sums"][rows] / state["heard"][rows, None]).astype(np.float32)
+            shares = np.zeros(len(state["own"]))  # Σ ω_k of each cluster
+            np.add.at(shares, state["labels"], setup.weights)
+            add_rows(state["change"], new - state["own"][rows], shares[rows])
+            state["own"][rows] = new
+            state["sums"][:] = 0
+            state["heard"][:] = 0
         state["all"] += state["change"]
         state["change"][:] = 0
 
     def extra_steps(self, setup: Setup, ids: Ints) -> int:
         """An extra pass over the rows, counted in minibatches."""
-        return int((-(-setup.sizes[ids] // setup.work.batch)).sum()) if self.option == 1 else 0
+        if self.option == 2 or self.state == "none":
+            return 0
+        return int((-(-setup.sizes[ids] // setup.work.batch)).sum())

@@ -12,7 +12,7 @@ from hcsfed.record import Run
 from hcsfed.report.words import setting
 
 # Where a run is computed does not make it another experiment.
-ASIDE = frozenset({"seed", "backend", "device"})
+ASIDE = frozenset({"seed", "backend", "device", "row_memory"})
 
 
 @dataclass(frozen=True, eq=False)
