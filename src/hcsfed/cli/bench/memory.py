@@ -33,7 +33,7 @@ data = sum(a.nbytes for a in (federation.x, federation.y, federation.offsets, fe
 with tempfile.TemporaryDirectory() as out:
     run = simulate(
         federation,
-        model="mlp" if given["hidden"] else "logistic",
+        model="mlp" if given["model"] else "logistic",
         selector=given["selector"],
         algorithm=given["algorithm"],
         cohort=given["cohort"],
@@ -41,7 +41,7 @@ with tempfile.TemporaryDirectory() as out:
         steps=10,
         batch=10,
         out=out,
-        options={{"estimator": given["estimator"]}} | ({{"model.hidden": given["hidden"]}} if given["hidden"] else {{}}),
+        options={{"estimator": given["estimator"], **given["model"]}},
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     found = {{
@@ -83,7 +83,7 @@ def memory(
         "algorithm": algorithm,
         "estimator": estimator,
         "rounds": rounds,
-        "hidden": max(hidden, 0),
+        "model": {"model.hidden": max(hidden, 1)} if dimension else {},
     }
     done = subprocess.run([sys.executable, "-c", PROGRAM, json.dumps(given)], capture_output=True, text=True)
     if done.returncode:
@@ -94,9 +94,7 @@ def memory(
     if json_:
         print(json.dumps(found))
         return
-    data, peak, disk, checkpoint = (f"{found[key] / 2**20:,.0f} MiB" for key in ("data", "peak", "disk", "checkpoint"))
+    data, peak, disk, kept = (f"{found[key] / 2**20:,.0f} MiB" for key in ("data", "peak", "disk", "checkpoint"))
     print(f"{clients:,} clients of {ROWS} rows, cohort {cohort:,}, {selector}: data {data}, peak {peak}")
-    print(
-        f"{algorithm}, estimator {estimator}, d = {found['dimension']:,}: rows on disk {disk}, checkpoint {checkpoint}"
-    )
+    print(f"{algorithm}, estimator {estimator}, d = {found['dimension']:,}: rows on disk {disk}, checkpoint {kept}")
     print(f"target below {limit / 2**20:,.0f} MiB: {'reached' if found['reached'] else 'missed'}")
