@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hcsfed.errors import bad
 from hcsfed.jit import compiled
 from hcsfed.select.contract import Claims
-from hcsfed.select.draws import SURE, inclusion, settle
+from hcsfed.select.draws import SURE, capped, check_share, inclusion, settle
 from hcsfed.select.pivotal import Chances, check, spatial_claims
 from hcsfed.select.space import cells, chances_of, leading
 from hcsfed.types import Features, Floats, Ints, Selection, View
@@ -51,6 +51,9 @@ class Cube:
     exact
         Number of clients up to which the local form looks for neighbours among all; beyond, stretches of clients that
         lie together fly first, until so many are left.
+    max_share
+        No client has more than this share of all chances (or an even share, if that is more): π_k ≤ m·max_share,
+        whatever norm it claims.
     """
 
     features: str = "sketch"
@@ -59,11 +62,13 @@ class Cube:
     chances: Chances = "weight"
     refresh: Literal["fresh", "stale"] = "stale"
     exact: int = 2000
+    max_share: float = 1.0
 
     name: ClassVar[str] = "cube"
 
     def __post_init__(self) -> None:
         check(self.name, self.chances, self.refresh)
+        check_share(self.name, self.max_share)
         if self.directions < 0:
             raise bad("directions", self.name, "an int >= 0", self.directions)
         if self.exact < 2:
@@ -76,7 +81,7 @@ class Cube:
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         if view.features is None:
             raise bad("view", self.name, "given with features", None)
-        pi = inclusion(chances_of(self.chances, view.weights, view.norms), size)
+        pi = inclusion(capped(chances_of(self.chances, view.weights, view.norms), self.max_share), size)
         directions = self.directions or min(size, _MOST)
         ids = cube(view.features, view.weights, pi, directions, rng, local=self.local, exact=self.exact)
         return Selection(ids, view.weights[ids] / pi[ids], pi)

@@ -33,9 +33,13 @@ class DataVariability:
     ----------
     floor
         Share of the cohort that is spread evenly over all (ours): a client without scatter still has an update.
+    max_share
+        No client's ω_k·σ_k counts for more than this share of the sum: π_k ≤ m·max_share, see
+        :class:`~hcsfed.select.importance.Importance`.
     """
 
     floor: float = 0.1
+    max_share: float = 1.0
 
     name: ClassVar[str] = "data-variability"
     claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=True, needs=frozenset({"variances"}))
@@ -45,5 +49,5 @@ class DataVariability:
             raise bad("view", self.name, "given with variances", None)
         if not 0 < self.floor <= 1:
             raise bad("floor", self.name, "a number in (0, 1]", self.floor)
-        pi = chances(self.name, view.weights, np.sqrt(view.variances), size, self.floor)
+        pi = chances(self.name, view.weights, np.sqrt(view.variances), size, self.floor, self.max_share)
         return horvitz_thompson(without_replacement(pi, rng), view.weights, pi)

@@ -42,7 +42,7 @@ def inclusion(sizes: Floats, m: float) -> Floats:
     Where fewer than m sizes are positive, those are sure and the rest share what is left evenly; sizes that are all 0
     count as all equal. ``m`` need not be an integer.
     """
-    sizes = np.asarray(sizes, np.float64)
+    given = sizes = np.asarray(sizes, np.float64)
     n = len(sizes)
     if not 0 <= m <= n:
         raise bad("m", "inclusion probabilities", f"in [0, {n}]", m)
@@ -63,9 +63,27 @@ def inclusion(sizes: Floats, m: float) -> Floats:
     left = m - np.arange(top + 1)
     fits = (left * biggest <= tail) | (left <= 0)
     sure = int(np.argmax(fits))
-    if tail[sure] <= 0:  # what remains is too small to be told from 0
-        return np.where(sizes >= biggest[max(sure - 1, 0)], 1.0, 0.0)
+    if tail[sure] <= m * np.finfo(float).tiny:  # too small to be told from 0 beside the largest: measured by itself
+        small = sizes < biggest[max(sure - 1, 0)]
+        pi = np.ones(n)
+        pi[small] = inclusion(given[small], m - (n - int(small.sum())))
+        return pi
     return np.asarray(np.minimum(sizes * (max(float(left[sure]), 0.0) / tail[sure]), 1.0))
+
+
+def capped(sizes: Floats, max_share: float) -> Floats:
+    """Sizes, but for their scale, with none above ``max_share`` of the sum (or an even share, if that is more).
+
+    min(1, c·s) summing to 1/max_share is s cut where it reaches that share. Where too few are positive to share the sum
+    out, the rest takes part evenly: a share that nobody else claims still can't be had by claiming.
+    """
+    return inclusion(sizes, min(1 / max_share, len(sizes))) if max_share < 1 else sizes
+
+
+def check_share(owner: str, max_share: float) -> None:
+    """Refuse what is no share."""
+    if not 0 < max_share <= 1:
+        raise bad("max_share", owner, "a number in (0, 1]", max_share)
 
 
 def poisson(pi: Floats, rng: np.random.Generator) -> Ints:

@@ -35,6 +35,8 @@ class Frontier:
         What is made of the answers, unless the run's settings say otherwise.
     opening
         Local steps that everyone takes for its first sketch, scaled up to those of a round; 0: a whole round's.
+    max_share
+        As in :class:`~hcsfed.select.cube.Cube`.
     """
 
     design: Literal["cube", "pivotal"] = "cube"
@@ -42,6 +44,7 @@ class Frontier:
     chances: Chances = "weight"
     estimator: str = "regression"
     opening: int = 5
+    max_share: float = 1.0
 
     name: ClassVar[str] = "frontier"
 
@@ -57,7 +60,8 @@ class Frontier:
         return self._drawing().claims
 
     def _drawing(self) -> Cube | LocalPivotal:
-        return (Cube if self.design == "cube" else LocalPivotal)(features=self.features, chances=self.chances)
+        design = Cube if self.design == "cube" else LocalPivotal
+        return design(features=self.features, chances=self.chances, max_share=self.max_share)
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         return self._drawing().select(view, size, rng)

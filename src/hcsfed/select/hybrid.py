@@ -17,7 +17,7 @@ import numpy as np
 from hcsfed.errors import bad
 from hcsfed.select.allocation import RULES, Rule, places
 from hcsfed.select.contract import Claims
-from hcsfed.select.draws import inclusion, without_replacement
+from hcsfed.select.draws import check_share, inclusion, without_replacement
 from hcsfed.select.kmeans import kmeans
 from hcsfed.types import Features, Floats, Ints, Selection, View
 
@@ -82,8 +82,7 @@ class Hybrid:
         _one_of("weights", self.weights, ("horvitz-thompson", "published"))
         if not isinstance(self.weighted, bool):
             raise bad("weighted", self.name, "true or false", self.weighted)
-        if not 0 < self.max_share <= 1:
-            raise bad("max_share", self.name, "a number in (0, 1]", self.max_share)
+        check_share(self.name, self.max_share)
         if not 0 <= self.min_share <= 1:
             raise bad("min_share", self.name, "a number in [0, 1]", self.min_share)
 
@@ -150,16 +149,20 @@ class Published:
         H.
     refresh
         As in :class:`Hybrid`.
+    max_share
+        As in :class:`Hybrid`; the text knows no bound.
     """
 
     features: str = "gc-published"
     clusters: int = 10
     refresh: Refresh = "fresh"
+    max_share: float = 1.0
 
     name: ClassVar[str] = "hcsfed-published"
 
     def __post_init__(self) -> None:
         check(self.name, self.clusters, self.refresh)
+        check_share(self.name, self.max_share)
 
     @property
     def claims(self) -> Claims:
@@ -176,7 +179,7 @@ class Published:
             weights="published",
             weighted=False,
             refresh=self.refresh,
-            max_share=1.0,
+            max_share=self.max_share,
             min_share=0.0,
         )
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from hcsfed.errors import bad
 from hcsfed.select.contract import Claims
-from hcsfed.select.draws import inclusion, poisson, without_replacement
+from hcsfed.select.draws import capped, check_share, inclusion, poisson, without_replacement
 from hcsfed.types import Floats, Ints, Selection, View
 
 
@@ -32,7 +32,8 @@ class Importance:
         Share of the cohort that is spread evenly over all: π_k ≥ floor·m/N. The source has 0; where norms are old or
         may lie, some is needed to stay unbiased and to keep the weights bounded.
     max_share
-        No client's ω_k‖u_k‖ counts for more than this share of the sum, so a false claim can't buy certainty.
+        No client's ω_k‖u_k‖ counts for more than this share of the sum (or an even share, if that is more), so that
+        π_k ≤ m·max_share whatever it claims. The source has 1, which is no bound.
     """
 
     floor: float = 0.0
@@ -72,13 +73,9 @@ def chances(owner: str, weights: Floats, scores: Floats, m: int, floor: float, m
     """π_k ∝ ω_k·score_k as far as 1 allows, mixed with m/N for a share ``floor`` of the cohort; Σπ = m."""
     if not 0 <= floor <= 1:
         raise bad("floor", owner, "a number in [0, 1]", floor)
-    if not 0 < max_share <= 1:
-        raise bad("max_share", owner, "a number in (0, 1]", max_share)
+    check_share(owner, max_share)
     n = len(scores)
-    scores = weights * (scores / (float(scores.max()) or 1.0))
-    if max_share < 1:
-        # min(1, c·s) summing to 1/max_share is, but for scale, s cut where it reaches that share of the sum.
-        scores = inclusion(scores, min(1 / max_share, float(np.count_nonzero(scores))))
+    scores = capped(weights * (scores / (float(scores.max()) or 1.0)), max_share)
     return (1 - floor) * inclusion(scores, m) + floor * m / n
 
 

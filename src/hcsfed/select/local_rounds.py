@@ -14,7 +14,8 @@ import numpy as np
 from hcsfed.errors import bad
 from hcsfed.select.best import best
 from hcsfed.select.contract import Claims
-from hcsfed.types import Selection, View
+from hcsfed.select.draws import capped, check_share
+from hcsfed.types import Floats, Selection, View
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,12 @@ class LocalRounds:
     ----------
     threshold
         c ≥ 0.
+    max_share
+        No client counts for more than this share of the mean square (ours): else one false claim silences all others.
     """
 
     threshold: float = 1.0
+    max_share: float = 0.1
 
     name: ClassVar[str] = "local-rounds"
     claims: ClassVar[Claims] = Claims(unbiased=False, fixed_size=False, needs=frozenset({"norms"}), trains="all")
@@ -43,9 +47,21 @@ class LocalRounds:
             raise bad("view", self.name, "given with norms", None)
         if not self.threshold >= 0:
             raise bad("threshold", self.name, "a number >= 0", self.threshold)
-        peak = float(view.norms.max()) or 1.0  # squares of huge claims must not overflow
-        norms = view.norms / peak
-        root_mean_square = np.sqrt(view.weights @ norms**2)
+        check_share(self.name, self.max_share)
+        unit = float(np.median(view.norms)) or float(view.norms.max()) or 1.0
+        with np.errstate(over="ignore"):
+            norms = np.minimum(view.norms / unit, 1e150)  # squares of huge claims must not overflow
+        root_mean_square = np.sqrt(cut(view.weights * norms**2, self.max_share).sum())
         passing = int((norms > self.threshold * root_mean_square).sum())
         ids = best(norms, min(size, max(passing, 1)), rng)
         return Selection(ids, view.weights[ids].copy(), None, {"passing": passing})
+
+
+def cut(sizes: Floats, max_share: float) -> Floats:
+    """Sizes cut where they reach this share of the sum of what is left; as they are where too few are positive."""
+    shares = capped(sizes, max_share)
+    below = np.flatnonzero((sizes > 0) & (shares < 1))
+    if max_share == 1 or not len(below):
+        return sizes
+    largest = below[np.argmax(sizes[below])]
+    return np.asarray(np.minimum(sizes, sizes[largest] / shares[largest]))

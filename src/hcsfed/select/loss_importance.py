@@ -29,9 +29,13 @@ class LossImportance:
     floor
         Share of the cohort that is spread evenly over all (ours): a small loss doesn't make an update small, so without
         it weights have no bound, and a client without loss would be missing from the average.
+    max_share
+        No client's ω_k·F_k counts for more than this share of the sum: π_k ≤ m·max_share, see
+        :class:`~hcsfed.select.importance.Importance`.
     """
 
     floor: float = 0.1
+    max_share: float = 1.0
 
     name: ClassVar[str] = "loss-importance"
     claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=True, needs=frozenset({"losses"}))
@@ -41,5 +45,5 @@ class LossImportance:
             raise bad("view", self.name, "given with losses", None)
         if not 0 < self.floor <= 1:
             raise bad("floor", self.name, "a number in (0, 1]", self.floor)
-        pi = chances(self.name, view.weights, np.maximum(view.losses, 0), size, self.floor)
+        pi = chances(self.name, view.weights, np.maximum(view.losses, 0), size, self.floor, self.max_share)
         return horvitz_thompson(without_replacement(pi, rng), view.weights, pi)

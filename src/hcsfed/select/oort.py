@@ -32,10 +32,12 @@ class Oort:
 
     What was chosen where the source or our round leaves it open. Only the mean loss of a client comes back, so it
     stands for the root mean square. U_k is scaled to [0, 1] over those known, without which the staleness term has no
-    fixed meaning (the authors' program does that too). T is a quantile of the known durations of those within reach,
-    the first ``pace``; whenever the last ``window`` rounds brought less utility than as many before them, the pacer
-    raises it by ``pace_step``. With no durations the second factor is 1. Newcomers are drawn evenly, for nothing is
-    known of their speed. No limit on how often one client takes part, and no noise on the utilities.
+    fixed meaning (the authors' program does that too). The quantile is a client's own utility, never a mean of two:
+    with ``clip`` < 1 one false claim among two or more counts for no more than the next one. T is a quantile of the
+    known durations of those within reach, the first ``pace``; whenever the last ``window`` rounds brought less utility
+    than as many before them, the pacer raises it by ``pace_step``. With no durations the second factor is 1. Newcomers
+    are drawn evenly, for nothing is known of their speed. No limit on how often one client takes part, and no noise on
+    the utilities.
     """
 
     explore: float = 0.9
@@ -90,7 +92,7 @@ class Oort:
         heard, seconds = state["heard"][view.ids], state["seconds"][view.ids]
         known = heard > 0
         statistical = view.sizes * state["loss"][view.ids]
-        statistical = np.minimum(statistical, np.quantile(statistical[known], self.clip))
+        statistical = np.minimum(statistical, np.quantile(statistical[known], self.clip, method="lower"))
         low, high = statistical[known].min(), statistical[known].max()
         scaled = (statistical - low) / (high - low) if high > low else np.ones(view.clients)
         stale = np.sqrt(0.1 * np.log(state["round"][0] + 1) / np.maximum(heard, 1))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hcsfed.errors import bad
 from hcsfed.jit import compiled
 from hcsfed.select.contract import Claims, Need
-from hcsfed.select.draws import SURE, duels, inclusion, settle
+from hcsfed.select.draws import SURE, capped, check_share, duels, inclusion, settle
 from hcsfed.select.space import cells, chances_of, leading
 from hcsfed.types import Features, Floats, Ints, Selection, View
 
@@ -47,6 +47,9 @@ class LocalPivotal:
         (method 2).
     exact
         Number of clients up to which all pairs are compared.
+    max_share
+        No client has more than this share of all chances (or an even share, if that is more): π_k ≤ m·max_share,
+        whatever norm it claims.
     """
 
     features: str = "sketch"
@@ -54,11 +57,13 @@ class LocalPivotal:
     refresh: Literal["fresh", "stale"] = "stale"
     mutual: bool = False
     exact: int = 2000
+    max_share: float = 1.0
 
     name: ClassVar[str] = "pivotal"
 
     def __post_init__(self) -> None:
         check(self.name, self.chances, self.refresh)
+        check_share(self.name, self.max_share)
         if self.exact < 2:
             raise bad("exact", self.name, "an int >= 2", self.exact)
 
@@ -69,7 +74,7 @@ class LocalPivotal:
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         if view.features is None:
             raise bad("view", self.name, "given with features", None)
-        pi = inclusion(chances_of(self.chances, view.weights, view.norms), size)
+        pi = inclusion(capped(chances_of(self.chances, view.weights, view.norms), self.max_share), size)
         ids = local_pivotal(view.features, pi, rng, mutual=self.mutual, exact=self.exact)
         return Selection(ids, view.weights[ids] / pi[ids], pi)
 

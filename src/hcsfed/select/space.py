@@ -146,5 +146,5 @@ def chances_of(kind: str, weights: Floats, norms: Floats | None) -> Floats:
     if kind == "weight" or norms is None:
         return weights
     # No client is left with less than a tenth of an even share: its weight would be without bound.
-    telling = weights * norms
+    telling = weights * (norms / (float(norms.max()) or 1.0))  # sums of huge claims must not overflow
     return telling + 0.1 * weights * max(float(telling.sum()), np.finfo(float).tiny)
