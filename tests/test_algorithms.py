@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import hcsfed
-from hcsfed.aggregate import ALGORITHMS, SERVERS
+from federations import images
+from hcsfed.aggregate import ALGORITHMS, ESTIMATORS, SERVERS
 from hcsfed.assemble import assemble
 from hcsfed.data.quadratic import optimum
 from hcsfed.errors import SettingError
@@ -199,6 +200,168 @@ def walk(name, delta, steps, **options):
     return w.numpy(), state
 
 
+# ---- Paths under partial participation ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def repeated():
+    """Clients 0 … 5 with 10, 20, … 60 times the same row: any minibatch has the gradient of the whole client."""
+    draw = np.random.default_rng(1)
+    sizes = 10 * np.arange(1, 7)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    rows = np.repeat(np.arange(6), sizes)
+    x = draw.normal(size=(6, 3)).astype(np.float32)[rows]
+    y = draw.normal(size=(6, 1)).astype(np.float32)[rows]
+    weights = np.array([0.1, 0.3, 0.1, 0.2, 0.1, 0.2])
+    return hcsfed.types.Federation("repeated", x, y, offsets, x, y, weights, 0, task="regression")
+
+
+def local_update(pair, w, steps, *, momentum=0.0, mu=0.0, push=0.0):
+    """K steps of the local recursion, written out."""
+    h, b = pair
+    x, v = w.copy(), np.zeros_like(w)
+    for _ in range(steps):
+        v = momentum * v + h @ x - b + mu * (x - w) + push
+        x = x - RATE * v
+    return x - w
+
+
+def history(federation, rounds_, **given):
+    """Parameters before the first round, those after the last, and who answered with what weight in each."""
+    base = {"model": "linear", "rounds": rounds_, "local.batch": 10, "local.epochs": 1, "local.lr": RATE}
+    parts = assemble(merge(Settings(), base, given), federation=federation)
+    standing = Standing.first(parts)
+    start = standing.parameters.double().numpy()
+    told = []
+    for entry, after in rounds(parts, standing):
+        standing = after
+        told.append((entry["ids"], np.array(entry["weights"]), entry["upload_bytes"]))
+    return start, standing, told
+
+
+PATHS = {
+    "fedavg": ({}, {}),
+    "fedprox": ({"algorithm.mu": 0.7}, {"mu": 0.7}),
+    "fednova": ({}, {}),
+    "fednova with momentum": ({"local.momentum": 0.8}, {"momentum": 0.8}),
+    "fednova with a proximal term": ({"algorithm.mu": 0.7}, {"mu": 0.7}),
+    "fednova with both": ({"algorithm.mu": 0.7, "local.momentum": 0.5}, {"mu": 0.7, "momentum": 0.5}),
+}
+
+
+@pytest.mark.parametrize("selector", ["random", "md"])
+@pytest.mark.parametrize("which", PATHS)
+def test_the_path_of_a_few_is_the_published_recursion(repeated, which, selector):
+    """Clients take 1, 2, … 6 steps; whoever is drawn, with its weight, moves the model as the formulas say."""
+    given, terms = PATHS[which]
+    name = which.partition(" ")[0]
+    w, standing, told = history(repeated, 6, selector=selector, cohort=3, algorithm=name, **given)
+    pairs, steps = hessians(repeated), np.arange(1, 7)
+    ones = np.array([ones_moved(k, terms.get("momentum", 0), terms.get("mu", 0)) for k in steps])
+    factors = (repeated.weights @ ones) / ones if name == "fednova" else np.ones(6)
+    for ids, weights, _ in told:
+        moved = [factors[i] * local_update(pairs[i], w, steps[i], **terms) for i in ids]
+        w = w + weights @ np.array(moved)
+    assert standing.parameters.numpy() == pytest.approx(w, abs=2e-5)
+    assert len({tuple(ids) for ids, _, _ in told}) > 1
+
+
+@pytest.mark.parametrize("estimator", ["fedvarp", "mifa", "clusterfedvarp"])
+def test_the_path_of_an_estimator_of_last_updates_is_the_published_recursion(repeated, estimator):
+    given = {"estimator": estimator} | ({"estimator.clusters": 2} if estimator == "clusterfedvarp" else {})
+    w, standing, told = history(repeated, 8, selector="random", cohort=2, **given)
+    pairs, shares = hessians(repeated), repeated.weights
+    owner = standing.estimator["labels"] if estimator == "clusterfedvarp" else np.arange(6)
+    kept = np.zeros((6, 3))  # of each client's cluster, or its own
+    for ids, weights, _ in told:
+        new = np.array([local_update(pairs[i], w, i + 1) for i in ids])
+        if estimator == "mifa":
+            kept[ids] = new
+            w = w + shares @ kept
+            continue
+        w = w + shares @ kept + weights @ (new - kept[ids])
+        for h in set(owner[ids]):
+            kept[owner == h] = new[owner[ids] == h].mean(axis=0)
+    assert standing.parameters.numpy() == pytest.approx(w, abs=2e-5)
+    assert len(told[0][0]) == (6 if estimator == "mifa" else 2)
+
+
+def test_variates_of_clusters_follow_their_recursion_and_add_up_to_everyones(repeated):
+    given = {"algorithm": {"name": "scaffold", "state": "cluster", "clusters": 2}}
+    w, standing, told = history(repeated, 8, selector="random", cohort=3, **given)
+    pairs, shares, steps = hessians(repeated), repeated.weights, np.arange(1, 7)
+    owner, own, c = standing.algorithm["labels"], np.zeros((2, 3)), np.zeros(3)
+    for ids, weights, _ in told:
+        moved = [local_update(pairs[i], w, steps[i], push=c - own[owner[i]]) for i in ids]
+        new = np.array([own[owner[i]] - c - u / (steps[i] * RATE) for i, u in zip(ids, moved, strict=True)])
+        w = w + weights @ np.array(moved)
+        for h in set(owner[ids]):
+            own[h] = new[owner[ids] == h].mean(axis=0)
+        c = shares @ own[owner]
+    assert standing.parameters.numpy() == pytest.approx(w, abs=2e-5)
+    assert standing.algorithm["all"] == pytest.approx(c, abs=1e-5)
+
+
+def kinds():
+    """Twelve clients of two kinds, whose members hold the same rows."""
+    two = hcsfed.load("quadratic", clients=2, data_options={"dimension": 4})
+    held = [two.client(k % 2) for k in range(12)]
+    x, y = (np.concatenate(parts) for parts in zip(*held, strict=True))
+    offsets = np.concatenate([[0], np.cumsum([len(a) for a, _ in held])])
+    return hcsfed.types.Federation("kinds", x, y, offsets, x, y, np.full(12, 1 / 12), 0, task="regression"), two
+
+
+def test_clusters_of_equals_lose_nothing():
+    """SCAFFOLD with one variate a kind settles at the optimum, ClusterFedVARP where everyone would."""
+    federation, two = kinds()
+    few = {"selector": "random", "cohort": 3, "server.lr": 0.5}
+    state = {"algorithm": {"name": "scaffold", "state": "cluster", "clusters": 2}}
+    scaffold, _ = last(federation, 600, **few, **state)
+    assert scaffold.parameters.numpy() == pytest.approx(optimum(two), abs=2e-3)
+    varp, _ = last(federation, 600, **few, estimator={"name": "clusterfedvarp", "clusters": 2})
+    assert varp.parameters.numpy() == pytest.approx(settled(two, [(STEPS, 1.0)] * 2), abs=1e-3)
+
+
+def test_no_variates_are_fedavg(federation):
+    one, _ = last(federation, 5, cohort=3)
+    other, _ = last(federation, 5, cohort=3, algorithm={"name": "scaffold", "state": "none"})
+    assert torch.equal(one.parameters, other.parameters)
+
+
+def test_lag_of_everyone_is_the_published_recursion(federation):
+    """Workers that hold back are those of LAG-WK, round by round, and what they cost is counted."""
+    rounds_, xi, window, alpha = 25, 0.4, 3, RATE
+    given = {"algorithm": {"name": "lag", "trigger": xi, "window": window}, "local.steps": 1, "local.epochs": 0}
+    start, standing, told = history(federation, rounds_, selector="full", **given, **{"local.batch": 1000})
+    pairs, n, d = hessians(federation), 6, 4
+    theta, path, kept, spoke = start, [start], np.full((n, d), np.inf), []
+    for _ in range(rounds_):
+        gradients = np.array([(h @ theta - b) / n for h, b in pairs])  # of L_m, whose sum is minimised
+        gone = [np.sum((path[-i] - path[-i - 1]) ** 2) for i in range(1, window + 1) if len(path) > i]
+        bar = xi * sum(gone) / (alpha * n) ** 2
+        speaks = ((kept - gradients) ** 2).sum(axis=1) > bar
+        kept[speaks] = gradients[speaks]
+        theta = theta - alpha * kept.sum(axis=0)
+        path.append(theta)
+        spoke.append(int(speaks.sum()))
+    assert standing.parameters.numpy() == pytest.approx(theta, abs=1e-5)
+    assert [upload for _, _, upload in told] == [4 * d * count for count in spoke]
+    assert spoke[0] == n
+    assert 0 < sum(spoke) < 0.8 * n * rounds_
+
+
+def test_lag_without_a_trigger_is_fedavg(federation):
+    one, _ = last(federation, 4, cohort=3)
+    other, _ = last(federation, 4, cohort=3, algorithm={"name": "lag", "trigger": 0.0})
+    assert one.parameters.numpy() == pytest.approx(other.parameters.numpy(), abs=1e-7)
+
+
+def test_lag_of_a_few_with_everyones_last_uploads_settles_where_all_would(federation):
+    given = {"selector": "random", "cohort": 3, "algorithm": "lag", "estimator": "mifa", "server.lr": 0.3}
+    standing, _ = last(federation, 500, **given)
+    assert standing.parameters.numpy() == pytest.approx(settled(federation, [(STEPS, 1.0)] * 6), abs=1e-3)
+
+
 def test_server_steps_under_a_constant_estimate():
     """Closed forms of the recursions of Reddi et al.'s Algorithm 2 for Δ the same in every round."""
     delta, n = np.array([0.5, -0.25]), 7
@@ -236,6 +399,10 @@ def test_every_server_step_settles_at_the_optimum_of_full_gradients(federation, 
         ({"server": "adamm"}, "did you mean 'adam'"),
         ({"algorithm": {"name": "scaffold", "option": 3}}, "option of scaffold must be 1 or 2"),
         ({"algorithm": {"name": "fednova", "mu": -1}}, "mu of fednova"),
+        ({"algorithm": {"name": "scaffold", "state": "server"}}, "state of scaffold must be one of client"),
+        ({"algorithm": {"name": "scaffold", "clusters": 0}}, "clusters of scaffold"),
+        ({"algorithm": {"name": "lag", "trigger": -1}}, "trigger of lag must be a number ≥ 0"),
+        ({"algorithm": {"name": "lag", "window": 0}}, "window of lag must be an int ≥ 1"),
     ],
 )
 def test_bad_options_are_told(federation, options, told):
@@ -253,9 +420,12 @@ QUICK = {"rounds": 2, "cohort": 4, "steps": 2, "lr": 0.05}
 
 @pytest.mark.parametrize("algorithm", list(ALGORITHMS))
 @pytest.mark.parametrize("selector", list(SELECTORS))
-def test_every_algorithm_runs_with_every_selector(digits, algorithm, selector):
-    run = simulate(digits, algorithm=algorithm, selector=selector, **QUICK)
-    assert np.isfinite([record["loss"] for record in run.history]).all()
+def test_every_selector_algorithm_and_estimator_run_together(algorithm, selector):
+    tiny = images([3, 4, 5, 6, 7, 8, 9, 10])
+    for estimator in ESTIMATORS:
+        run = simulate(tiny, algorithm=algorithm, selector=selector, options={"estimator.name": estimator}, **QUICK)
+        assert np.isfinite([record["loss"] for record in run.history]).all(), estimator
+        assert all(np.isfinite(record["weights"]).all() for record in run.history), estimator
 
 
 @pytest.mark.parametrize("server", list(SERVERS))

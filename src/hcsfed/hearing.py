@@ -131,7 +131,7 @@ def listen(parts: Parts, chunk: Updates, context: Context) -> Answers:
     if parts.feature is not None:
         labels = parts.federation.class_counts[chunk.ids] if parts.federation.classes else None
         features = parts.feature.encode(chunk.vectors, replace(context, ids=chunk.ids, labels=labels))
-    return Answers(chunk.ids, norms, chunk.losses, chunk.steps, features)
+    return Answers(chunk.ids, norms, chunk.losses, chunk.steps, features, sent=chunk.sent)
 
 
 def usable(parts: Parts, memory: State, answers: Answers, t: int) -> Bools:
@@ -169,10 +169,8 @@ class Kept:
             yield from self._train(ids)
         for chunk in self._chunks:
             at = np.flatnonzero(np.isin(chunk.ids, ids))
-            if len(at) == len(chunk.ids):
-                yield chunk
-            elif len(at):
-                yield Updates(chunk.ids[at], chunk.vectors[at], chunk.losses[at], chunk.steps[at])
+            if len(at):
+                yield chunk.only(at)
 
 
 def _context(parts: Parts, memory: State, t: int) -> Context:

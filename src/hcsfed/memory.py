@@ -85,16 +85,16 @@ def price(parts: Server, answers: Answers, *, trained: bool, sent: bool) -> Cost
 
     Who has ``trained`` before the pick sends the update and nothing else; whoever was ``sent`` the model has it.
     """
-    m = len(answers.ids)
-    model = BYTES_PER_FLOAT * parts.setup.dimension * parts.algorithm.vectors * m
+    m = len(answers.ids) if answers.sent is None else int(answers.sent.sum())
+    vectors = BYTES_PER_FLOAT * parts.setup.dimension * parts.algorithm.vectors
     extra = parts.algorithm.extra_steps(parts.setup, answers.ids)
     if trained:
-        return Cost(upload_bytes=model, local_steps=extra)
+        return Cost(upload_bytes=vectors * m, local_steps=extra)
     note = 0
     if parts.feature is not None and answers.features is not None:
         note = m * parts.feature.nbytes(answers.features.shape[1])
-    download = 0 if sent else model
-    return Cost(upload_bytes=model + note, download_bytes=download, local_steps=int(answers.steps.sum()) + extra)
+    download = 0 if sent else vectors * len(answers.ids)
+    return Cost(upload_bytes=vectors * m + note, download_bytes=download, local_steps=int(answers.steps.sum()) + extra)
 
 
 def join(messages: Sequence[Answers]) -> Answers:
@@ -102,10 +102,12 @@ def join(messages: Sequence[Answers]) -> Answers:
     if not messages:
         return Answers(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
     features = [m.features for m in messages if m.features is not None]
+    sent = [m.sent for m in messages if m.sent is not None]
     return Answers(
         np.concatenate([m.ids for m in messages]),
         np.concatenate([m.norms for m in messages]),
         np.concatenate([m.losses for m in messages]),
         np.concatenate([m.steps for m in messages]),
         np.concatenate(features) if features else None,
+        sent=np.concatenate(sent) if sent else None,
     )

@@ -170,7 +170,10 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What came back from the clients that trained, as far as a selector may learn from it."""
+    """What came back from the clients that trained, as far as a selector may learn from it.
+
+    ``sent`` says who has sent an update, where not all have: the others let their last one stand.
+    """
 
     ids: Ints
     norms: Floats
@@ -178,3 +181,4 @@ class Answers:
     steps: Ints
     features: Features | None = None
     seconds: Floats | None = None
+    sent: Bools | None = None

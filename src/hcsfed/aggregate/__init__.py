@@ -12,6 +12,7 @@ from hcsfed.aggregate.difference import Difference, clusterfedvarp, fedvarp, mif
 from hcsfed.aggregate.estimate import WeightedSum, add_rows, as_array, row_norms
 from hcsfed.aggregate.estimator import Estimator, Total, Weighted
 from hcsfed.aggregate.fednova import FedNova
+from hcsfed.aggregate.lag import Lag
 from hcsfed.aggregate.scaffold import Scaffold
 from hcsfed.aggregate.server import Adam, Momentum, Server, Sgd, Yogi
 from hcsfed.registry import Registry
@@ -21,6 +22,7 @@ ALGORITHMS.add("fedavg", FedAvg)
 ALGORITHMS.add("fedprox", FedProx)
 ALGORITHMS.add("scaffold", Scaffold)
 ALGORITHMS.add("fednova", FedNova)
+ALGORITHMS.add("lag", Lag)
 
 ESTIMATORS: Registry[Estimator] = Registry("estimator")
 ESTIMATORS.add("weighted", Weighted)
@@ -47,6 +49,7 @@ __all__ = [
     "FedAvg",
     "FedNova",
     "FedProx",
+    "Lag",
     "Momentum",
     "Scaffold",
     "Server",
