@@ -25,8 +25,8 @@ class Lag(FedAvg):
     """Client k uploads only if (N·ω_k)²·‖u_k − ŷ_k‖² > trigger·Σ_d ‖w_{t+1−d} − w_{t−d}‖² over the last D rounds.
 
     ŷ_k is its last upload, which both sides hold; where the trigger is not met, ŷ_k stands for u_k. With one full-batch
-    step, equal ω_k and everyone asked this is LAG-WK, the paper's form in which the workers decide, trigger being its ξ. LAG-PS, in which the server decides from smoothness constants, is not
-    offered: a federation does not know them.
+    step, equal ω_k and everyone asked this is LAG-WK, the paper's form in which the workers decide, trigger being its
+    ξ. LAG-PS, in which the server decides from smoothness constants, is not offered: a federation does not know them.
 
     Who is asked at all is the selector's: the paper asks everyone (``full``), and all of them compute in every round.
     Under another selector the picked alone compute and decide, the selection's weights hold for what they stand for,
