@@ -21,7 +21,7 @@ from hcsfed.assemble import Parts
 from hcsfed.clients import LocalTraining, Trainer
 from hcsfed.errors import DivergedError
 from hcsfed.features import Context
-from hcsfed.memory import asked, begin, join, needs, recalled, stale
+from hcsfed.memory import PROBES, asked, begin, join, needs, recalled, stale
 from hcsfed.record import BYTES_PER_FLOAT, Cost
 from hcsfed.rng import stream
 from hcsfed.types import Answers, Bools, Floats, Ints, State, View
@@ -32,7 +32,6 @@ Train = Callable[[Ints], Iterator[Updates]]
 
 VALIDATION_ROWS = 1000
 IN_A_ROW = 3  # clients who send no numbers: one may mean harm, so many have diverged
-PROBES = 4  # gradients from which a client tells how much its gradients scatter
 
 
 @dataclass(frozen=True, eq=False)

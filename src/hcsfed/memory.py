@@ -18,6 +18,8 @@ from hcsfed.record import BYTES_PER_FLOAT, Cost
 from hcsfed.select import Selector
 from hcsfed.types import Answers, Floats, State, View
 
+PROBES = 4  # gradients from which a client tells how much its gradients scatter
+
 
 class Server(Protocol):
     """The server's share of what a run works with."""
@@ -111,3 +113,19 @@ def join(messages: Sequence[Answers]) -> Answers:
         np.concatenate(features) if features else None,
         sent=np.concatenate(sent) if sent else None,
     )
+
+
+def meet(memory: State, heard: Answers, clients: int) -> None:
+    """Some have sent their first message; of those never heard, what is remembered is NaN."""
+    known = len(memory.get("norms", ()))
+    norms, ages = np.full(clients, np.nan), np.zeros(clients, np.int64)
+    if known:
+        norms[:known], ages[:known] = memory["norms"], memory["ages"]
+    norms[heard.ids], ages[heard.ids] = heard.norms, 0
+    memory.update(norms=norms, ages=ages)
+    if heard.features is not None:
+        features = np.full((clients, heard.features.shape[1]), np.nan, np.float32)
+        if "features" in memory:
+            features[:known] = memory["features"]
+        features[heard.ids] = heard.features
+        memory["features"] = features

@@ -10,9 +10,12 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
 from hcsfed.errors import SettingError, bad, unknown
+
+if TYPE_CHECKING:
+    from hcsfed.types import Ints
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,15 @@ class LocalTraining:
     weight_decay: float = 0.0
     mu: float = 0.0
     draw: Literal["fresh", "permutation"] = "fresh"
+
+
+def steps_of(work: LocalTraining, sizes: Ints) -> Ints:
+    """How many steps clients of these sizes take."""
+    import numpy as np
+
+    if work.epochs:
+        return np.asarray(work.epochs * -(-sizes // np.minimum(work.batch, sizes)))
+    return np.full(len(sizes), work.steps, np.int64)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 
 from hcsfed.assemble import Parts, assemble, describe
@@ -23,13 +22,13 @@ from hcsfed.collecting import collect
 from hcsfed.errors import DivergedError, SettingError, bad
 from hcsfed.hearing import hear
 from hcsfed.memory import price
-from hcsfed.record import Cost, RoundRecord, Run, RunFolder
+from hcsfed.record import RoundRecord, Run, RunFolder, entry
 from hcsfed.record.track import following, tracker
 from hcsfed.select import Selector
 from hcsfed.settings import Choice, Settings, merge
 from hcsfed.standing import Standing, advance, choose
 from hcsfed.stopwatch import Stopwatch
-from hcsfed.types import Answers, Federation, Selection
+from hcsfed.types import Answers, Federation
 
 Listener = Callable[[RoundRecord], object]
 SHORT = {"clients": "partition.clients"} | {name: f"local.{name}" for name in ("lr", "steps", "epochs", "batch")}
@@ -64,39 +63,13 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
                         f"local.lr is {settings.local.lr:g}: try a smaller one"
                     )
         cost = heard.cost + price(parts, got.received, trained=heard.trained, sent=heard.sent)
-        yield record(t, got.selection, got.answers, cost, loss, accuracy, watch), standing
+        yield entry(t, got.selection, got.answers, cost, loss, accuracy, watch), standing
         parts.setup.shelves.settle()  # whoever wanted to save this round has done so
 
 
 def furthest(answers: Answers) -> str:
     """Whom to look at first."""
     return f", in which client {answers.ids[answers.norms.argmax()]} moved furthest" if len(answers.ids) else ""
-
-
-def record(
-    t: int,
-    selection: Selection,
-    answers: Answers,
-    cost: Cost,
-    loss: float | None,
-    accuracy: float | None,
-    watch: Stopwatch,
-) -> RoundRecord:
-    """One line of the run's history."""
-    share = np.abs(selection.weights).sum()
-    return {
-        "round": t + 1,
-        "loss": loss,
-        "accuracy": None if accuracy is None or np.isnan(accuracy) else accuracy,
-        "train_loss": float(np.abs(selection.weights) @ answers.losses / share) if share > 0 else None,
-        "upload_bytes": cost.upload_bytes,
-        "download_bytes": cost.download_bytes,
-        "local_steps": cost.local_steps,
-        "seconds": {stage: round(seconds, 6) for stage, seconds in watch.seconds.items()},
-        "ids": selection.ids.tolist(),
-        "weights": selection.weights.tolist(),
-        "left_out": selection.info["left_out"].tolist(),
-    }
 
 
 def run(

@@ -65,6 +65,11 @@ class Scaffold(FedAvg):
     def compares(self) -> bool:  # type: ignore[override]
         return self.state == "cluster"
 
+    @property
+    def gradients(self) -> bool:
+        """Whether clients send the gradient over all of their rows beside the update."""
+        return self.option == 1
+
     def local(self, work: LocalTraining) -> LocalTraining:
         if work.momentum:
             raise bad("local.momentum", self.name, "0", work.momentum, "use server=momentum")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hcsfed.settings import LocalTraining
+from hcsfed.settings import LocalTraining, steps_of
 from hcsfed.types import Floats, Ints
 from hcsfed.updates import Updates
 
@@ -55,10 +54,3 @@ class Trainer(Protocol):
     def local_losses(self, parameters: torch.Tensor, ids: Ints) -> Floats:
         """The loss of these parameters on each client's own rows."""
         ...
-
-
-def steps_of(work: LocalTraining, sizes: Ints) -> Ints:
-    """How many steps each client takes."""
-    if work.epochs:
-        return work.epochs * -(-sizes // np.minimum(work.batch, sizes))
-    return np.full(len(sizes), work.steps, np.int64)

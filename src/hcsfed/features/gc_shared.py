@@ -35,6 +35,8 @@ class SharedCompression:
     centres: int = 0
 
     name: ClassVar[str] = "gc-shared"
+    shared: ClassVar[bool] = True
+    """Who encodes needs the last aggregate."""
     privacy: ClassVar[str] = (
         "Shows means of a client's update over groups of parameters: with R = 10 %, of about ten each."
     )

@@ -33,11 +33,15 @@ class Noisy:
         C.
     noise
         σ, the noise in multiples of C.
+    secret
+        What the noise is drawn from, in place of the run's seed. A real client takes a number that nobody else knows:
+        a server that can draw the same noise can take it away.
     """
 
     feature: Feature
     clip: float = 1.0
     noise: float = 1.0
+    secret: int | None = None
 
     name: ClassVar[str] = "noisy"
     privacy: ClassVar[str] = "Differentially private towards the server; see `spent`."
@@ -53,8 +57,9 @@ class Noisy:
         lengths = np.linalg.norm(x, axis=1, keepdims=True)
         x /= np.maximum(lengths / self.clip, 1)
         ids = np.arange(len(x)) if context.ids is None else context.ids
+        seed = context.seed if self.secret is None else self.secret
         for row, client in zip(x, ids, strict=True):
-            rng = stream(context.seed, "feature-noise", context.round, int(client))
+            rng = stream(seed, "feature-noise", context.round, int(client))
             row += rng.normal(0, self.noise * self.clip, len(row))
         return x.astype(np.float32)
 

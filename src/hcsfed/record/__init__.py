@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hcsfed.record.folder import RunFolder, read_run
 from hcsfed.record.ledger import BYTES_PER_FLOAT, Cost
+from hcsfed.record.line import entry
 from hcsfed.record.run import RoundRecord, Run
 
-__all__ = ["BYTES_PER_FLOAT", "Cost", "RoundRecord", "Run", "RunFolder", "read_run"]
+__all__ = ["BYTES_PER_FLOAT", "Cost", "RoundRecord", "Run", "RunFolder", "entry", "read_run"]

@@ -1,0 +1,271 @@
+"""One round on real machines, in the order of the simulator's: hear → select → train → aggregate.
+
+Every number comes from the simulator's own parts; here is only who is asked for what, and what becomes of those who do
+not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from numpy.typing import NDArray
+
+from hcsfed.aggregate import row_norms
+from hcsfed.flower.arrays import RefusedError
+from hcsfed.flower.desk import Desk
+from hcsfed.flower.order import CONFIG, EXTRAS, MODEL, ORDER, Answer, Phase, extras, read_answer
+from hcsfed.flower.post import Post, opened
+from hcsfed.flower.roster import Roster
+from hcsfed.memory import PROBES, asked, join, meet, needs, price, recalled, stale
+from hcsfed.record import BYTES_PER_FLOAT, Cost
+from hcsfed.select import Selector, answered
+from hcsfed.standing import Standing, advance, choose
+from hcsfed.stopwatch import Stopwatch
+from hcsfed.types import Answers, Floats, Ints, Selection, View
+from hcsfed.updates import Updates
+
+
+@dataclass(eq=False)
+class Turn:
+    """A round under way.
+
+    Parameters
+    ----------
+    arrays, config
+        The model, and what the app's own config holds.
+    notes
+        What was heard in this round, by client.
+    missing
+        Who did not answer, and why.
+    """
+
+    desk: Desk
+    roster: Roster
+    standing: Standing
+    post: Post
+    arrays: ArrayRecord
+    config: ConfigRecord
+    cost: Cost = field(default_factory=Cost)
+    watch: Stopwatch = field(default_factory=Stopwatch)
+    notes: dict[int, Answer] = field(default_factory=dict)
+    missing: dict[int, str] = field(default_factory=dict)
+    view: View | None = None
+    selector: Selector | None = None
+    selection: Selection | None = None
+    sent: dict[int, Message] = field(default_factory=dict)
+
+    def begin(self) -> list[Message]:
+        """Hear and pick; gives the messages to those who were picked."""
+        with self.watch("hear"):
+            self.view = self.desk.kit.guard.view(self._hear())
+        with self.watch("select"):
+            if self.view.available.any():
+                self.selector, self.selection = choose(self.desk, self.standing, self.view, self.desk.settings.seed)
+            else:  # nobody was heard of, so there may be nothing to pick by
+                self.selector, self.selection = self.desk.selector, nobody(len(self.roster))
+        picked = self.selection.ids.tolist()
+        contents = {k: self._content(k, "upload" if k in self.notes else "full") for k in picked}
+        self.sent = self.post.letters(contents, self.roster.nodes)
+        return list(self.sent.values())
+
+    def end(self, replies: Iterable[Message]) -> tuple[Standing, Selection, Answers]:
+        """Take the answers in; gives where the run stands now, and on whose answers."""
+        assert self.selector is not None
+        assert self.selection is not None
+        found = self._read(*opened(self.sent, replies), {k: self._shapes(k) for k in self.sent})
+        came = np.array([int(k) in found for k in self.selection.ids], bool)
+        selection = answered(self.selection, came, self.desk.chances)
+        self.desk.asked_and_came(self.selection.ids, selection.ids)
+        measured = self._answers(found, selection.ids)
+        self.cost += self._price(measured)
+        if not len(selection):
+            return replace(self.standing, round=self.standing.round + 1), selection, measured
+        with self.watch("aggregate"):
+            answers = self.desk.kit.guard.answers(measured, self.standing.heard)
+            estimate = self._estimate(found, selection, answers, measured.norms)
+            standing = advance(self.desk, self.standing, self.selector, selection, answers, estimate)
+        return standing, selection, answers
+
+    # Before the pick
+
+    def _hear(self) -> View:
+        desk, roster, t = self.desk, self.roster, self.standing.round
+        wanted = needs(desk)
+        view = View(
+            sizes=desk.setup.sizes,
+            weights=desk.setup.weights,
+            available=roster.present(),
+            round=t,
+            labels=np.stack(roster.labels) if "labels" in wanted else None,
+        )
+        if "losses" in wanted:
+            losses, available = self._ask_all("losses", view.available, 0)
+            view = replace(view, available=available, losses=losses)
+        if "variances" in wanted:
+            variances, available = self._ask_all("variances", view.available, PROBES)
+            view = replace(view, available=available, variances=variances)
+        if not wanted & {"features", "norms"} and stale(desk):
+            return view
+        if not stale(desk):
+            available = self._ask_notes("features", np.flatnonzero(view.available), view.available)
+            norms, features = self._heard(len(roster))
+            return replace(view, available=available, norms=norms, features=features)
+        memory = self.standing.heard
+        known = np.isfinite(memory["norms"]) if "norms" in memory else np.zeros(len(roster), bool)
+        available = view.available
+        new = np.flatnonzero(available & ~known)
+        if len(new):
+            few = getattr(desk.selector, "opening", 0)
+            available = self._ask_notes("opening" if few else "features", new, available)
+            if self.notes:
+                meet(memory, self._answers(self.notes, np.array(sorted(self.notes), np.int64)), len(roster))
+            if few:
+                self.notes = {}  # nothing of it is kept: who is picked trains
+        return recalled(replace(view, available=available), memory)
+
+    def _ask_all(self, phase: Phase, available: NDArray[np.bool_], steps: int) -> tuple[Floats, NDArray[np.bool_]]:
+        """One number of each client that is there."""
+        ks = np.flatnonzero(available)
+        contents = {int(k): self._content(int(k), phase) for k in ks}
+        kind = MessageType.EVALUATE if phase == "losses" else MessageType.TRAIN
+        found = self._read(*self.post.ask(contents, self.roster.nodes, kind), {int(k): {} for k in ks})
+        values = np.full(len(available), np.nan)
+        for k, answer in found.items():
+            values[k] = answer.value
+        self.cost += asked(self.desk, len(ks), floats=1, steps=steps)
+        return values, available & np.isfinite(values)
+
+    def _ask_notes(self, phase: Phase, ks: Ints, available: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Features and norms of these clients; gives who is still there."""
+        desk = self.desk
+        contents = {int(k): self._content(int(k), phase) for k in ks}
+        self.notes = self._read(*self.post.ask(contents, self.roster.nodes), {int(k): self._note_shapes() for k in ks})
+        self.roster.learn_sizes({k: answer.examples for k, answer in self.notes.items()})
+        self.cost += asked(desk, len(ks), floats=int("norms" in needs(desk)), width=desk.width)
+        self.cost += Cost(local_steps=sum(answer.steps for answer in self.notes.values()))
+        self.cost += self._shared(len(ks))
+        silent = np.setdiff1d(ks, list(self.notes))
+        available = available.copy()
+        available[silent] = False
+        return available
+
+    def _heard(self, clients: int) -> tuple[Floats, NDArray[np.float32] | None]:
+        norms = np.full(clients, np.nan)
+        features = None if self.desk.feature is None else np.full((clients, self.desk.width), np.nan, np.float32)
+        for k, answer in self.notes.items():
+            norms[k] = answer.norm
+            if features is not None:
+                features[k] = answer.feature
+        return norms, features
+
+    # Messages
+
+    def _content(self, k: int, phase: Phase) -> RecordDict:
+        desk, t = self.desk, self.standing.round
+        trains = phase in ("features", "full")
+        order = desk.order(phase, t, k, self.standing.algorithm if trains else None)
+        content = RecordDict({ORDER: order.record()})
+        if phase == "upload":
+            return content
+        content[MODEL] = self.arrays
+        content[CONFIG] = ConfigRecord({**dict(self.config), "server-round": t + 1, **desk.hints})
+        beside = {"aggregate": self.standing.heard.get("aggregate") if desk.shares_aggregate else None}
+        if trains:
+            push = desk.algorithm.correction(desk.setup, self.standing.algorithm, np.array([k]))
+            beside["correction"] = None if push is None else push[0]
+        more = extras(beside)
+        if more is not None:
+            content[EXTRAS] = more
+        return content
+
+    def _shared(self, clients: int) -> Cost:
+        """What the last aggregate costs, where features need it: a client may have missed the round before."""
+        if not self.desk.shares_aggregate or "aggregate" not in self.standing.heard:
+            return Cost()
+        return Cost(download_bytes=BYTES_PER_FLOAT * self.desk.setup.dimension * clients)
+
+    def _note_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {} if self.desk.feature is None else {"feature": (self.desk.width,)}
+
+    def _shapes(self, k: int) -> dict[str, tuple[int, ...]]:
+        """The arrays that client k was asked to send."""
+        shapes: dict[str, tuple[int, ...]] = {} if k in self.notes else self._note_shapes()
+        for name in ("update", "gradient") if self.desk.gradients else ("update",):
+            shapes[name] = (self.desk.setup.dimension,)
+        return shapes
+
+    def _read(
+        self, contents: Mapping[int, RecordDict], missing: Mapping[int, str], shapes: Mapping[int, Any]
+    ) -> dict[int, Answer]:
+        """The answers that hold what was asked for; the others are missing, with the reason."""
+        found: dict[int, Answer] = {}
+        self.missing |= missing
+        for k, content in contents.items():
+            try:
+                found[k] = read_answer(content, shapes[k])
+            except RefusedError as error:
+                self.missing[k] = f"refused: {error}"
+        return found
+
+    # After the answers
+
+    def _answers(self, found: Mapping[int, Answer], ids: Ints) -> Answers:
+        """What may be learned from these answers; of a kept update, the note came before."""
+        parts = []
+        for k in ids.tolist():
+            answer, note = found[k], self.notes.get(k, found[k])
+            norm = answer.norm if answer.update is None else float(row_norms(answer.update[None])[0])
+            feature = None if note.feature is None else note.feature[None]
+            steps = answer.steps or int(self.desk.setup.steps[k])
+            parts.append(Answers(np.array([k]), np.array([norm]), np.array([answer.loss]), np.array([steps]), feature))
+        return join(parts)
+
+    def _estimate(
+        self, found: Mapping[int, Answer], selection: Selection, answers: Answers, norms: Floats
+    ) -> NDArray[Any]:
+        """Of the mean update; who is longer than a guard allows is shortened."""
+        assert self.view is not None
+        desk, standing = self.desk, self.standing
+        view = self.view
+        if view.features is not None:  # an estimator may compare all clients, and guesses may be wrong, but not NaN
+            view = replace(view, features=np.nan_to_num(view.features, posinf=0, neginf=0))
+        desk.algorithm.open(desk.setup, standing.algorithm, standing.parameters, view)
+        total = desk.estimator.open(desk.setup, standing.estimator, view, selection)
+        for i, k in enumerate(selection.ids.tolist()):
+            at = slice(i, i + 1)
+            update = found[k].update
+            assert update is not None
+            if answers.norms[i] < norms[i]:
+                update = update * np.float32(answers.norms[i] / norms[i])
+            chunk = Updates(selection.ids[at], update[None], answers.losses[at], answers.steps[at])
+            total.add(chunk, selection.weights[at])
+            desk.gradient_of = found[k].gradient
+            desk.algorithm.learn(desk.setup, standing.algorithm, standing.parameters, chunk, standing.round)
+        return np.asarray(total.value())
+
+    def _price(self, answers: Answers) -> Cost:
+        """What the picked cost: those who kept an update, those who trained, and those who never answered."""
+        held = np.isin(answers.ids, list(self.notes))
+        cost = Cost()
+        for part, trained in ((held, True), (~held, False)):
+            if part.any():
+                some = Answers(
+                    answers.ids[part],
+                    answers.norms[part],
+                    answers.losses[part],
+                    answers.steps[part],
+                    None if answers.features is None else answers.features[part],
+                )
+                cost += price(self.desk, some, trained=trained, sent=False)
+        asked_whole = [k for k in self.sent if k not in self.notes]
+        silent = len(set(asked_whole) - set(answers.ids.tolist()))
+        return cost + asked(self.desk, silent, floats=0) + self._shared(len(asked_whole))
+
+
+def nobody(clients: int) -> Selection:
+    """An empty cohort."""
+    return Selection(np.zeros(0, np.int64), np.zeros(0), np.zeros(clients))
