@@ -13,6 +13,7 @@ from hcsfed.aggregate.estimate import WeightedSum, add_rows, as_array, row_norms
 from hcsfed.aggregate.estimator import Estimator, Total, Weighted
 from hcsfed.aggregate.fednova import FedNova
 from hcsfed.aggregate.lag import Lag
+from hcsfed.aggregate.robust import Robust, median, trimmed
 from hcsfed.aggregate.scaffold import Scaffold
 from hcsfed.aggregate.server import Adam, Momentum, Server, Sgd, Yogi
 from hcsfed.registry import Registry
@@ -31,6 +32,8 @@ ESTIMATORS.add("fedvarp", fedvarp)
 ESTIMATORS.add("clusterfedvarp", clusterfedvarp)
 ESTIMATORS.add("mifa", mifa)
 ESTIMATORS.add("regression", regression)
+ESTIMATORS.add("median", median)
+ESTIMATORS.add("trimmed-mean", trimmed)
 
 SERVERS: Registry[Server] = Registry("server")
 SERVERS.add("sgd", Sgd)
@@ -51,6 +54,7 @@ __all__ = [
     "FedProx",
     "Lag",
     "Momentum",
+    "Robust",
     "Scaffold",
     "Server",
     "Setup",
@@ -63,7 +67,9 @@ __all__ = [
     "as_array",
     "clusterfedvarp",
     "fedvarp",
+    "median",
     "mifa",
     "regression",
     "row_norms",
+    "trimmed",
 ]
