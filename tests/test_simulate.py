@@ -83,6 +83,21 @@ def test_the_ledger_counts_models_both_ways_and_steps(federation):
         assert record["local_steps"] == 5 * 3
 
 
+def test_who_was_never_picked_is_a_vector_of_zeros_and_costs_nothing(federation):
+    heard, zero = (
+        simulate(federation, selector="clustered-updates", options={"selector.unseen": u}, **QUICK)
+        for u in ("heard", "zero")
+    )
+    d = heard.about["dimension"]
+    picked = [len(record["ids"]) for record in zero.history]
+    assert [record["upload_bytes"] for record in zero.history] == [4 * d * m for m in picked]
+    assert zero.local_steps == 3 * sum(picked)
+    # Everyone's first update is heard as a feature, and the picked are then asked for what they hold already.
+    assert heard.history[0]["upload_bytes"] == 4 * d * (20 + len(heard.history[0]["ids"]))
+    # Later the update is the feature: it is not sent twice.
+    assert heard.history[1]["upload_bytes"] == 4 * d * len(heard.history[1]["ids"])
+
+
 def test_random_shrunk_takes_the_same_clients_and_smaller_steps(federation):
     shrunk, unbiased = (simulate(federation, selector=s, **QUICK) for s in ("random-shrunk", "random"))
     assert shrunk.history[0]["ids"] == unbiased.history[0]["ids"]

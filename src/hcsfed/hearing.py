@@ -21,7 +21,7 @@ from hcsfed.assemble import Parts
 from hcsfed.clients import LocalTraining, Trainer
 from hcsfed.errors import DivergedError
 from hcsfed.features import Context
-from hcsfed.memory import PROBES, asked, begin, join, needs, recalled, stale
+from hcsfed.memory import PROBES, asked, begin, join, needs, nothing, recalled, stale
 from hcsfed.record import BYTES_PER_FLOAT, Cost
 from hcsfed.rng import stream
 from hcsfed.types import Answers, Bools, Floats, Ints, State, View
@@ -79,6 +79,10 @@ def hear(parts: Parts, memory: State, parameters: torch.Tensor, t: int, train: T
 
     known = "norms" in memory or not wanted & {"features", "norms"}
     if stale(parts) and known:
+        return Hearing(recalled(view, memory), cost, context, train)
+
+    if stale(parts) and getattr(parts.selector, "unseen", "heard") == "zero":
+        begin(memory, nothing(parts, federation.clients, context))
         return Hearing(recalled(view, memory), cost, context, train)
 
     opening = getattr(parts.selector, "opening", 0)

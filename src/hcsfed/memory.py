@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcsfed.aggregate import Algorithm, Setup
-from hcsfed.features import Feature
+from hcsfed.features import Context, Feature, Raw
 from hcsfed.record import BYTES_PER_FLOAT, Cost
 from hcsfed.select import Selector
 from hcsfed.types import Answers, Floats, State, View
@@ -52,6 +52,16 @@ def begin(memory: State, heard: Answers) -> None:
     memory.update(norms=heard.norms, ages=np.zeros(len(heard.ids), np.int64))
     if heard.features is not None:
         memory["features"] = heard.features
+
+
+def nothing(parts: Server, clients: int, context: Context) -> Answers:
+    """Of every client a feature of zeros: as wide as one of an update, though nobody has said anything."""
+    features = None
+    if parts.feature is not None:
+        blank = np.zeros((1, parts.setup.dimension), np.float32)
+        one = parts.feature.encode(blank, replace(context, ids=np.zeros(1, np.int64)))
+        features = np.zeros((clients, one.shape[1]), one.dtype)
+    return Answers(np.arange(clients), np.zeros(clients), np.zeros(clients), np.zeros(clients, np.int64), features)
 
 
 def recalled(view: View, memory: Mapping[str, NDArray[Any]]) -> View:
@@ -93,7 +103,8 @@ def price(parts: Server, answers: Answers, *, trained: bool, sent: bool) -> Cost
     if trained:
         return Cost(upload_bytes=vectors * m, local_steps=extra)
     note = 0
-    if parts.feature is not None and answers.features is not None:
+    # A feature that is the update itself has come with it.
+    if parts.feature is not None and answers.features is not None and not isinstance(parts.feature, Raw):
         note = m * parts.feature.nbytes(answers.features.shape[1])
     download = 0 if sent else vectors * len(answers.ids)
     return Cost(upload_bytes=vectors * m + note, download_bytes=download, local_steps=int(answers.steps.sum()) + extra)

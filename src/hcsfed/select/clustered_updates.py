@@ -7,7 +7,7 @@ in Federated Learning", ICML 2021, Algorithm 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -32,15 +32,21 @@ class ClusteredUpdates:
 
     The cut is the text's: one level of the tree, the highest whose clusters all fit an urn. The largest clusters take
     an urn each, the rest is poured into what room is left.
+
+    With ``unseen="heard"`` everyone trains and sends its update in the first round; with ``"zero"``, as in the source,
+    nobody does, and a client is a vector of zeros until it has been picked.
     """
 
     distance: Distance = "arccos"
     sketch: int = 256
+    unseen: Literal["heard", "zero"] = "heard"
 
     name: ClassVar[str] = "clustered-updates"
     claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=False, needs=frozenset({"features"}))
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
+        if self.unseen not in ("heard", "zero"):
+            raise bad("unseen", self.name, "'heard' or 'zero'", self.unseen)
         if self.distance not in ("arccos", "l2", "l1"):
             raise bad("distance", self.name, "'arccos', 'l2' or 'l1'", self.distance)
         if view.features is None:
