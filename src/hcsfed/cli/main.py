@@ -10,6 +10,7 @@ import typer
 from hcsfed import __version__
 from hcsfed.cli import bench, data, federation, study
 from hcsfed.cli.compare import compare
+from hcsfed.cli.paper import paper
 from hcsfed.cli.picture import picture
 from hcsfed.cli.report import report
 from hcsfed.cli.run import run
@@ -31,6 +32,7 @@ app.command()(compare)
 app.command()(report)
 app.command()(variance)
 app.command()(picture)
+app.command()(paper)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
 app.add_typer(study.app, name="study")

@@ -1,0 +1,1 @@
+def write_page(asked, figures, seeds, folder): return folder

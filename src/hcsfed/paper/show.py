@@ -1,0 +1,1 @@
+def text(one, figures, seeds): return one.title
