@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from hcsfed.paper.preset import Experiment
 
 STORED = "stored"
-_HELP = "table1, table3, table4, rounds, clusters, compression, ablation, ratio, fednova, rates, heterogeneity, variance, picture, or all."
+_HELP = (
+    "table1, table3, table4, rounds, clusters, compression, ablation, ratio, fednova, rates, heterogeneity, variance, "
+    "picture, or all."
+)
 
 
 def paper(
@@ -101,18 +104,22 @@ def _announce(work: Work, asked: Sequence[Experiment], out: Path, jobs: int, wor
     if undone:
         left = seconds_left(undone, out)
         at_a_time = max(1, min(jobs or _cores(), len(undone)))
-        said += f": about {number(left, 'seconds')} of one core, {number(left / at_a_time, 'seconds')} {at_a_time} at a time"
+        whole, shared = number(left, "seconds"), number(left / at_a_time, "seconds")
+        said += f": about {whole} of one core, {shared} with {at_a_time} at a time"
     print(said, file=sys.stderr, flush=True)
 
 
 def _run(work: Work, out: Path, jobs: int) -> None:
     from hcsfed.cli.show import bars
+    from hcsfed.data.catalogue import fetch_set
     from hcsfed.grid import run_all
     from hcsfed.paper.plan import rounds_done
 
     undone = work.undone(out)
     if not undone:
         return
+    for data in sorted({cell.settings.data.name for cell in undone}):
+        fetch_set(data)  # what is missing is said before the runs, not after hours of them
     total = sum(cell.settings.rounds for cell in undone)
     with bars(quiet=not sys.stderr.isatty()) as live:
         task = live.add_task("rounds", total=total, accuracy="")

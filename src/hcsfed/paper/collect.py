@@ -11,7 +11,7 @@ from pathlib import Path
 from hcsfed.errors import RunFolderError
 from hcsfed.paper.plan import slug
 from hcsfed.paper.store import Store, read
-from hcsfed.record import read_run
+from hcsfed.record import Run, read_run
 from hcsfed.record.folder import SETTINGS
 
 MEASURED = "measured"
@@ -19,7 +19,8 @@ MEASURED = "measured"
 
 def collected(out: Path, command: Sequence[str] = ()) -> Store:
     """Everything that stands in a folder of runs, also while they go on."""
-    runs, versions = {}, {}
+    runs: dict[str, Run] = {}
+    versions: dict[str, str] = {}
     for header in sorted(out.glob(f"*/{SETTINGS}")):
         try:
             run = read_run(header.parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from itertools import product
@@ -50,7 +50,7 @@ class Point:
     lr: float
     q: float
     method: str
-    settings: Settings
+    settings: Settings = field(compare=False)
     sweep: str = ""
     paper: str = ""
 
@@ -103,7 +103,7 @@ def experiment(name: str, *, quick: bool = False) -> Experiment:
         told.get("note", ""),
         told["show"],
         tuple(told.get("targets", ())),
-        tuple(points),
+        tuple(dict.fromkeys(points)),
         told,
     )
 

@@ -6,7 +6,7 @@ All rules are here, and none of them looks at what it would be nice to find.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,10 +61,14 @@ class Sample:
     @property
     def least(self) -> float:
         """The mean, where a seed that missed counts with what it had spent in vain: a lower bound."""
-        return float(np.mean([self.beyond[s] if v is None else v for s, v in self.values.items()])) if self.n else math.nan
+        return (
+            float(np.mean([self.beyond[s] if v is None else v for s, v in self.values.items()])) if self.n else math.nan
+        )
 
 
-def sample(store: Store, point: Point, seeds: int, figure: Callable[[Run], float | None], spent: Callable[[Run], float]) -> Sample:
+def sample(
+    store: Store, point: Point, seeds: int, figure: Callable[[Run], float | None], spent: Callable[[Run], float]
+) -> Sample:
     """One figure of all runs of a point that have gone to their end."""
     values: dict[int, float | None] = {}
     beyond: dict[int, float] = {}
@@ -99,7 +103,7 @@ def final(store: Store, point: Point, seeds: int) -> Sample:
 
 
 def best(store: Store, point: Point, seeds: int) -> Sample:
-    """The highest test accuracy of any round, as the paper's Fig. 4 reports it; it flatters, and decides nothing here."""
+    """The highest test accuracy of any round, as the paper's Fig. 4 has it; it flatters, and decides nothing."""
 
     def top(run: Run) -> float | None:
         known = [r["accuracy"] for r in run.history if r["accuracy"] is not None]
@@ -158,8 +162,3 @@ def agrees(ours: Sample, paper: float, plus_minus: float, share: bool) -> bool |
 def points(one: Experiment, **words: object) -> list[Point]:
     """The points of an experiment with these words."""
     return [p for p in one.points if all(getattr(p, key) == value for key, value in words.items())]
-
-
-def only(found: Sequence[Point]) -> Point | None:
-    """The point, where there is exactly one."""
-    return found[0] if len(found) == 1 else None

@@ -50,13 +50,15 @@ def together(stores: Iterable[Store]) -> Store:
                 runs[name] = run
         measured |= store.measured
         about.append(store.about)
-    joined = {key: ", ".join(dict.fromkeys(str(a[key]) for a in about if a.get(key))) for key in {k for a in about for k in a}}
+    joined = {
+        key: ", ".join(dict.fromkeys(str(a[key]) for a in about if a.get(key))) for key in {k for a in about for k in a}
+    }
     return Store(runs, measured, joined)
 
 
 def write(path: Path, store: Store) -> None:
     """Write a file that :func:`read` reads."""
-    lines = [{"about": dict(store.about)}]
+    lines: list[dict[str, Any]] = [{"about": dict(store.about)}]
     lines += [_of_run(run) for _, run in sorted(store.runs.items()) if run.history]
     lines += [{"measured": name, "figures": figures} for name, figures in sorted(store.measured.items())]
     try:
