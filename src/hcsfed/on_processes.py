@@ -18,11 +18,11 @@ from hcsfed.task import Task, use_threads
 
 def do_all(tasks: Sequence[Task], out: Path, jobs: int, waiting: Callable[[], object]) -> None:
     """The :data:`~hcsfed.task.Crew` of processes, which share the cores."""
-    cores = _cores()
-    jobs = max(1, min(jobs or cores, len(tasks)))
+    available = cores()
+    jobs = max(1, min(jobs or available, len(tasks)))
     context = get_context("spawn")
     stop = context.Event()
-    with ProcessPoolExecutor(jobs, context, _prepare, (max(1, cores // jobs), stop, os.getpid())) as pool:
+    with ProcessPoolExecutor(jobs, context, _prepare, (max(1, available // jobs), stop, os.getpid())) as pool:
         try:
             with _no_ctrl_c_for_children():
                 futures: set[Future[None]] = {pool.submit(_do, task) for task in tasks}
@@ -40,7 +40,7 @@ def do_all(tasks: Sequence[Task], out: Path, jobs: int, waiting: Callable[[], ob
             pool.shutdown(cancel_futures=True)
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hcsfed.cli import flags as f
 from hcsfed.errors import SettingError, bad
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def paper(
     ),
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     jobs: Annotated[int, typer.Option("--jobs", help="Runs at a time; 0: one a core.")] = 0,
+    on: f.On = "processes",
     only: Annotated[
         str, typer.Option("--only", help="Run these data sets or models alone, e.g. mnist,fashion-mnist/mlp.")
     ] = "",
@@ -72,7 +74,7 @@ def paper(
     if plan_alone:
         return
     if not (show or from_ or collect):
-        _run(work, out, jobs)
+        _run(work, out, jobs, on)
         _measure(asked, seeds, out, quick=quick)
     from hcsfed.paper import store
     from hcsfed.paper.collect import collected, stored
@@ -94,7 +96,7 @@ def paper(
 
 def _announce(work: Work, asked: Sequence[Experiment], out: Path, jobs: int, words: Sequence[Sequence[str]]) -> None:
     """What is to be done and how long that should take."""
-    from hcsfed.grid import _cores
+    from hcsfed.on_processes import cores
     from hcsfed.paper.plan import seconds_left
     from hcsfed.report.words import number
 
@@ -103,13 +105,13 @@ def _announce(work: Work, asked: Sequence[Experiment], out: Path, jobs: int, wor
     said = f"{len(work.cells)} runs for {least} cells of tables and figures, {len(undone)} of them to do"
     if undone:
         left = seconds_left(undone, out)
-        at_a_time = max(1, min(jobs or _cores(), len(undone)))
+        at_a_time = max(1, min(jobs or cores(), len(undone)))
         whole, shared = number(left, "seconds"), number(left / at_a_time, "seconds")
         said += f": about {whole} of one core, {shared} with {at_a_time} at a time"
     print(said, file=sys.stderr, flush=True)
 
 
-def _run(work: Work, out: Path, jobs: int) -> None:
+def _run(work: Work, out: Path, jobs: int, on: str) -> None:
     from hcsfed.cli.show import bars
     from hcsfed.data.catalogue import fetch_set
     from hcsfed.grid import run_all
@@ -127,7 +129,7 @@ def _run(work: Work, out: Path, jobs: int) -> None:
         def look() -> None:
             live.update(task, completed=sum(rounds_done(out / cell.name) for cell in undone))
 
-        run_all(undone, out, jobs=jobs, waiting=look)
+        run_all(undone, out, jobs=jobs, on=on, waiting=look)
 
 
 def _measure(asked: Sequence[Experiment], seeds: int, out: Path, *, quick: bool) -> None:
