@@ -142,11 +142,15 @@ def settings_page() -> str:
         "(`simulate(..., options={name: value})`). A setting that names a thing takes that thing's options below its "
         "own name, as in `partition.alpha=0.3`: [names and options](names.md).\n",
     ]
-    for title, prefix, cls in (("A run", "", settings.Settings), ("Local training", "local.", settings.LocalTraining)):
+    for title, prefix, cls in (
+        ("A run", "", settings.Settings),
+        ("Local training", "local.", settings.LocalTraining),
+        ("Reach", "reach.", settings.Reach),
+    ):
         hints, about = get_type_hints(cls), parameters(cls.__doc__)
         rows = []
         for field in dataclasses.fields(cls):
-            if field.name == "local":
+            if field.name in settings.SECTIONS:
                 continue
             default = field.default
             value = default.name if isinstance(default, settings.Choice) else default

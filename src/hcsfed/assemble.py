@@ -18,8 +18,10 @@ from hcsfed.attack import ATTACKS, Adversaries
 from hcsfed.choices import build_estimator, build_feature
 from hcsfed.clients import Layout, Trainer, build_module, make_trainer, steps_of
 from hcsfed.data import load
+from hcsfed.errors import bad
 from hcsfed.features import Feature
 from hcsfed.guard import GUARDS, Guard
+from hcsfed.reach import AVAILABILITIES, SPEEDS, Availability, People, Speed
 from hcsfed.select import SELECTORS, Selector
 from hcsfed.settings import LocalTraining, Settings, cohort_size
 from hcsfed.shelf import MIB, Shelves
@@ -44,6 +46,9 @@ class Parts:
     size: int
     feature: Feature | None
     output_bias: slice | None
+    people: People
+    availability: Availability
+    speed: Speed
 
     def initial(self) -> torch.Tensor:
         """The parameters of round 0."""
@@ -66,6 +71,7 @@ def assemble(
     attack = ATTACKS.build(settings.attack.name, **settings.attack.options)
     guard = GUARDS.build(settings.guard.name, **settings.guard.options)
     work = algorithm.local(settings.local)
+    availability, speed = build_reach(settings)
     if federation is None:
         federation = build_federation(settings)
     size = cohort_size(settings.cohort, federation.clients)
@@ -110,6 +116,9 @@ def assemble(
         size,
         build_feature(settings, selector, estimator, algorithm),
         output_bias(module),
+        known(People(settings.seed, federation), availability, speed),
+        availability,
+        speed,
     )
 
 
@@ -134,6 +143,26 @@ def output_bias(module: torch.nn.Module) -> slice | None:
     """Where in an update the bias of the last layer stands, if it has one."""
     last = Layout.of(module).parameters[-1:]
     return slice(last[0].start, last[0].stop) if last and len(last[0].shape) == 1 else None
+
+
+def build_reach(settings: Settings) -> tuple[Availability, Speed]:
+    """Who is within reach, and how fast; a server that would wait for ever is refused."""
+    availability = AVAILABILITIES.build(settings.availability.name, **settings.availability.options)
+    speed = SPEEDS.build(settings.speed.name, **settings.speed.options)
+    told = settings.reach
+    if told.deadline and not speed.timed:
+        raise bad("reach.deadline", "run", "0 where speed is untimed", told.deadline, "try speed=lognormal")
+    if told.lost and speed.timed and not told.deadline:
+        remedy = "without one the server would wait for ever"
+        raise bad("reach.deadline", "run", "> 0 where answers are lost and time is counted", told.deadline, remedy)
+    return availability, speed
+
+
+def known(people: People, availability: Availability, speed: Speed) -> People:
+    """The same people, once it is sure that both models can speak of them."""
+    availability.chances(people, 0)
+    speed.seconds(people, np.ones(people.clients, np.int64), 0)
+    return people
 
 
 def build_federation(settings: Settings) -> Federation:

@@ -1,30 +1,35 @@
 """What the server hears before it picks, what that costs, and how the picked then answer.
 
 Most schemes hear nothing: the picked train and answer. What else a selector needs stands in its claims. Features and
-norms come in two ways. *Fresh*, as in the HCSFed paper: everyone trains and sends a small message, and the picked are
-then asked for the update that they hold already. *Stale*: everyone trains and sends a small message in the first round;
-later it comes with the answers of the picked, and of the others the server knows what it heard last. Where the selector
-says so (``opening``), that first message is of a few local steps alone.
+norms come in two ways. *Fresh*, as in the HCSFed paper: everyone within reach trains and sends a small message, and the
+picked are then asked for the update that they hold already. *Stale*: a client trains and sends a small message in the
+first round in which it is within reach; later it comes with the answers of the picked, and of the others the server
+knows what it heard last. Where the selector says so (``opening``), that first message is of a few local steps alone.
+First messages have no deadline and are never lost: the round waits for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import psutil
 import torch
+from numpy.typing import NDArray
 
 from hcsfed.aggregate import row_norms
+from hcsfed.asking import Within, lasts
 from hcsfed.assemble import Parts
 from hcsfed.clients import LocalTraining, Trainer
 from hcsfed.errors import DivergedError
 from hcsfed.features import Context
-from hcsfed.memory import PROBES, asked, begin, join, needs, nothing, recalled, stale
+from hcsfed.memory import PROBES, asked, join, meet, needs, note, nothing, recalled, stale, unmet, width
 from hcsfed.record import BYTES_PER_FLOAT, Cost
 from hcsfed.rng import stream
-from hcsfed.types import Answers, Bools, Floats, Ints, State, View
+from hcsfed.select import answered
+from hcsfed.types import Answers, Bools, Floats, Ints, Selection, State, View
 from hcsfed.updates import Updates
 
 Train = Callable[[Ints], Iterator[Updates]]
@@ -43,86 +48,138 @@ class Hearing:
     answer
         Ids → the whole updates of these clients.
     trained
-        Whether they have trained already, so that an answer costs no more than its upload.
+        Who has trained already, so that an answer costs no more than its upload, and is sure to come.
     sent
-        Whether they have this round's model already.
+        Who has this round's model already.
     """
 
     view: View
     cost: Cost
     context: Context
     answer: Train
-    trained: bool = False
-    sent: bool = False
+    trained: Bools
+    sent: Bools
 
 
-def hear(parts: Parts, memory: State, parameters: torch.Tensor, t: int, train: Train) -> Hearing:
-    """Ask the clients for what the selector needs to know."""
-    federation, trainer = parts.federation, parts.trainer
+def hear(parts: Parts, memory: State, parameters: torch.Tensor, t: int, train: Train, now: Within) -> Hearing:
+    """Ask the clients within reach for what the selector needs to know."""
+    federation, trainer, n = parts.federation, parts.trainer, parts.federation.clients
     wanted = needs(parts)
-    everyone = np.arange(federation.clients)
+    reached = np.flatnonzero(now.available)
     view = View(
         sizes=federation.sizes,
-        weights=federation.weights,
-        available=np.ones(federation.clients, bool),
+        weights=now.weights,
+        available=now.available,
         round=t,
         labels=federation.class_counts if "labels" in wanted else None,
     )
-    cost, context = Cost(), _context(parts, memory, t)
+    nobody = np.zeros(n, bool)
+    begun = Hearing(view, Cost(), _context(parts, memory, t), train, trained=nobody, sent=nobody)
     if "losses" in wanted:
-        view = replace(view, losses=parts.adversaries.claims(trainer.local_losses(parameters, everyone)))
-        cost += asked(parts, len(everyone), floats=1)
+        losses = _spread(trainer.local_losses(parameters, reached), reached, n)
+        begun = _told(begun, asked(parts, len(reached), floats=1), losses=parts.adversaries.claims(losses))
     if "variances" in wanted:
-        scatters = scatter(trainer, parts.settings.local, parameters, everyone, t)
-        view = replace(view, variances=parts.adversaries.claims(scatters))
-        cost += asked(parts, len(everyone), floats=1, steps=PROBES)
+        variances = _spread(scatter(trainer, parts.settings.local, parameters, reached, t), reached, n)
+        cost = asked(parts, len(reached), floats=1, steps=PROBES)
+        begun = _told(begun, cost, variances=parts.adversaries.claims(variances))
+    if not stale(parts):
+        return _fresh(parts, begun, wanted, memory, parameters, now)
+    if not wanted & {"features", "norms"}:
+        return begun
+    if "norms" not in memory and getattr(parts.selector, "unseen", "heard") == "zero":
+        meet(memory, nothing(parts, n, begun.context), n)
+    new = unmet(memory, reached, n)
+    if len(new):
+        begun = _first(parts, begun, wanted, memory, parameters, new)
+    return replace(begun, view=recalled(begun.view, memory))
 
-    known = "norms" in memory or not wanted & {"features", "norms"}
-    if stale(parts) and known:
-        return Hearing(recalled(view, memory), cost, context, train)
 
-    if stale(parts) and getattr(parts.selector, "unseen", "heard") == "zero":
-        begin(memory, nothing(parts, federation.clients, context))
-        return Hearing(recalled(view, memory), cost, context, train)
-
+def _first(
+    parts: Parts, begun: Hearing, wanted: frozenset[str], memory: State, parameters: torch.Tensor, new: Ints
+) -> Hearing:
+    """Whoever is within reach for the first time sends a small message: at the start, everybody who is."""
+    t, trainer, steps = begun.view.round, parts.trainer, parts.setup.steps
     opening = getattr(parts.selector, "opening", 0)
-    if stale(parts) and opening:
-        chunks = first_steps(trainer, parts.setup.steps, parameters, everyone, opening)
-        messages = [listen(parts, chunk, context) for chunk in parts.adversaries.sends(chunks)]
-        heard = parts.adversaries.says(join(messages))
-        usable(parts, memory, heard, t)
-        begin(memory, heard)
-        width = 0 if heard.features is None else heard.features.shape[1]
-        cost += asked(parts, len(everyone), floats=int("norms" in wanted), width=width)
-        cost += Cost(local_steps=int(heard.steps.sum()))
-        return Hearing(recalled(view, memory), cost, context, train, sent=True)
+    few = parts.adversaries.sends(first_steps(trainer, steps, parameters, new, opening, t)) if opening else None
+    heard = join([listen(parts, chunk, begun.context) for chunk in few or begun.answer(new)])
+    heard = parts.adversaries.says(heard)
+    usable(parts, memory, heard, t)
+    meet(memory, heard, parts.federation.clients)
+    taken = np.minimum(opening or steps, steps)
+    cost = asked(parts, len(new), floats=int("norms" in wanted), width=width(heard)) + Cost(
+        local_steps=int(heard.steps.sum()),
+        simulated_seconds=float(parts.speed.seconds(parts.people, taken, t)[new].max()),
+    )
+    sent = begun.sent.copy()
+    sent[new] = True
+    return replace(_told(begun, cost), trained=begun.trained if opening else sent, sent=sent)
 
-    kept = Kept(parts, train, federation.clients)
+
+def _fresh(
+    parts: Parts, begun: Hearing, wanted: frozenset[str], memory: State, parameters: torch.Tensor, now: Within
+) -> Hearing:
+    """Everyone within reach trains; those whose small message comes in time can be picked."""
+    prompt = now.available & now.prompt
+    kept = Kept(parts, begun.answer, int(prompt.sum()))
     validation = _validation(parts) if "accuracies" in wanted else None
     messages, accuracies = [], []
-    for chunk in train(everyone):
-        messages.append(listen(parts, chunk, context))
+    for chunk in begun.answer(np.flatnonzero(prompt)):
+        messages.append(listen(parts, chunk, begun.context))
         kept.add(chunk)
         if validation is not None:
-            accuracies += [trainer.evaluate(parameters + vector, *validation)[1] for vector in chunk.vectors]
-    heard = parts.adversaries.says(join(messages))
-    usable(parts, memory, heard, t)
-    view = replace(
-        view, features=heard.features, norms=heard.norms, accuracies=np.array(accuracies) if accuracies else None
+            accuracies += [parts.trainer.evaluate(parameters + v, *validation)[1] for v in chunk.vectors]
+    heard, n = parts.adversaries.says(join(messages)), len(prompt)
+    usable(parts, memory, heard, begun.view.round)
+    view = replace(begun.view, available=prompt)
+    if len(heard.ids):
+        view = replace(
+            view,
+            features=None if heard.features is None else _spread(heard.features, heard.ids, n),
+            norms=_spread(heard.norms, heard.ids, n),
+            accuracies=_spread(np.array(accuracies), heard.ids, n) if accuracies else None,
+        )
+    whom = np.flatnonzero(now.available)
+    floats = len(wanted & {"norms", "accuracies"})
+    cost = asked(parts, len(whom), floats=0) + Cost(
+        upload_bytes=note(parts, floats=floats, width=width(heard)) * len(heard.ids),
+        local_steps=int(parts.setup.steps[whom].sum()),
+        simulated_seconds=lasts(parts, now, whom, prompt[whom]),
     )
-    width = 0 if heard.features is None else heard.features.shape[1]
-    cost += asked(parts, len(everyone), floats=len(wanted & {"norms", "accuracies"}), width=width)
-    cost += Cost(local_steps=int(heard.steps.sum()))
-    if stale(parts):
-        # The opening of a stale run: what is heard now is what the server remembers.
-        begin(memory, heard)
-    return Hearing(view, cost, context, kept.answer, trained=True, sent=True)
+    told = _told(replace(begun, view=view), cost)
+    return replace(told, answer=kept.answer, trained=now.available, sent=now.available)
 
 
-def first_steps(trainer: Trainer, whole: Ints, parameters: torch.Tensor, ids: Ints, steps: int) -> Iterator[Updates]:
+def _told(hearing: Hearing, cost: Cost, **signals: Any) -> Hearing:
+    """The same with more in the view, at a price."""
+    return replace(hearing, view=replace(hearing.view, **signals), cost=hearing.cost + cost)
+
+
+def _spread(values: NDArray[Any], ids: Ints, clients: int) -> Any:
+    """A row for each client, NaN for those that were not heard."""
+    if len(ids) == clients:
+        return values
+    whole = np.full((clients, *values.shape[1:]), np.nan, values.dtype)
+    whole[ids] = values
+    return whole
+
+
+def wait(parts: Parts, now: Within, heard: Hearing, asked: Selection) -> tuple[Selection, Cost]:
+    """Those of the asked whose answer comes, weighed for those whose answer does not, and how long that took."""
+    idle = ~heard.trained[asked.ids]
+    came = now.prompt[asked.ids] | ~idle
+    chances = np.where(heard.trained, 1.0, now.chances)
+    selection = answered(asked, came, chances, floor=parts.settings.reach.floor)
+    if not stale(parts) or (len(idle) and not idle.any()):
+        return selection, Cost()
+    return selection, Cost(simulated_seconds=lasts(parts, now, asked.ids[idle], came[idle]))
+
+
+def first_steps(
+    trainer: Trainer, whole: Ints, parameters: torch.Tensor, ids: Ints, steps: int, t: int = 0
+) -> Iterator[Updates]:
     """Updates of a few steps, scaled to the ``whole`` number of a round; what an algorithm adds is left out."""
     few = np.minimum(steps, whole[ids])
-    for chunk in trainer.train(parameters, ids, 0, steps=few):
+    for chunk in trainer.train(parameters, ids, t, steps=few):
         scale = torch.from_numpy(whole[chunk.ids] / np.maximum(chunk.steps, 1)).float()
         yield replace(chunk, vectors=chunk.vectors * scale.to(chunk.vectors.device)[:, None])
 

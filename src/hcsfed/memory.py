@@ -16,7 +16,7 @@ from hcsfed.aggregate import Algorithm, Setup
 from hcsfed.features import Context, Feature, Raw
 from hcsfed.record import BYTES_PER_FLOAT, Cost
 from hcsfed.select import Selector
-from hcsfed.types import Answers, Floats, State, View
+from hcsfed.types import Answers, Bools, Floats, Ints, State, View
 
 PROBES = 4  # gradients from which a client tells how much its gradients scatter
 
@@ -47,13 +47,6 @@ def stale(parts: Server) -> bool:
     return parts.selector.claims.trains == "picked"
 
 
-def begin(memory: State, heard: Answers) -> None:
-    """What everyone has sent once is what the server remembers."""
-    memory.update(norms=heard.norms, ages=np.zeros(len(heard.ids), np.int64))
-    if heard.features is not None:
-        memory["features"] = heard.features
-
-
 def nothing(parts: Server, clients: int, context: Context) -> Answers:
     """Of every client a feature of zeros: as wide as one of an update, though nobody has said anything."""
     features = None
@@ -77,37 +70,54 @@ def remember(parts: Server, memory: State, answers: Answers, estimate: Floats) -
         memory["norms"][answers.ids] = answers.norms
         if answers.features is not None:
             memory["features"][answers.ids] = answers.features
-    if parts.feature is not None:
+    if parts.feature is not None and len(answers.ids):
         memory["aggregate"] = estimate
     return memory
 
 
+def note(parts: Server, *, floats: int = 0, width: int = 0) -> int:
+    """Bytes of a small message: some numbers and a feature."""
+    return BYTES_PER_FLOAT * floats + (parts.feature.nbytes(width) if parts.feature is not None and width else 0)
+
+
 def asked(parts: Server, clients: int, *, floats: int, width: int = 0, steps: int = 0) -> Cost:
     """So many clients get the model and send some numbers and a feature."""
-    note = BYTES_PER_FLOAT * floats + (parts.feature.nbytes(width) if parts.feature is not None and width else 0)
     return Cost(
-        upload_bytes=note * clients,
+        upload_bytes=note(parts, floats=floats, width=width) * clients,
         download_bytes=BYTES_PER_FLOAT * parts.setup.dimension * parts.algorithm.vectors * clients,
         local_steps=steps * clients,
     )
 
 
-def price(parts: Server, answers: Answers, *, trained: bool, sent: bool) -> Cost:
+def price(
+    parts: Server, answers: Answers, *, trained: Bools | bool, sent: Bools | bool, whom: Ints | None = None
+) -> Cost:
     """What the picked cost: the model down and an update up, with a small message where the server keeps one.
 
-    Who has ``trained`` before the pick sends the update and nothing else; whoever was ``sent`` the model has it.
+    Who has ``trained`` before the pick sends the update and nothing else; whoever was ``sent`` the model has it. Of
+    those ``whom`` it asked (by default, who answered) all have got the model and trained, also where no answer came.
     """
-    m = len(answers.ids) if answers.sent is None else int(answers.sent.sum())
+    ids = answers.ids if whom is None else whom
+    ready, there = (np.full(len(ids), mask) if isinstance(mask, bool) else mask[ids] for mask in (trained, sent))
+    came = np.isin(ids, answers.ids)
+    steps = answers.steps
+    if not came.all():
+        steps = parts.setup.steps[ids].copy()
+        steps[came] = answers.steps
+    came[came] = True if answers.sent is None else answers.sent
     vectors = BYTES_PER_FLOAT * parts.setup.dimension * parts.algorithm.vectors
-    extra = parts.algorithm.extra_steps(parts.setup, answers.ids)
-    if trained:
-        return Cost(upload_bytes=vectors * m, local_steps=extra)
-    note = 0
     # A feature that is the update itself has come with it.
-    if parts.feature is not None and answers.features is not None and not isinstance(parts.feature, Raw):
-        note = m * parts.feature.nbytes(answers.features.shape[1])
-    download = 0 if sent else vectors * len(answers.ids)
-    return Cost(upload_bytes=vectors * m + note, download_bytes=download, local_steps=int(answers.steps.sum()) + extra)
+    small = 0 if isinstance(parts.feature, Raw) else note(parts, width=width(answers))
+    return Cost(
+        upload_bytes=vectors * int(came.sum()) + small * int((came & ~ready).sum()),
+        download_bytes=vectors * int((~there).sum()),
+        local_steps=int(steps[~ready].sum()) + parts.algorithm.extra_steps(parts.setup, ids),
+    )
+
+
+def width(heard: Answers) -> int:
+    """Numbers of the feature that came."""
+    return 0 if heard.features is None else heard.features.shape[1]
 
 
 def join(messages: Sequence[Answers]) -> Answers:
@@ -140,3 +150,15 @@ def meet(memory: State, heard: Answers, clients: int) -> None:
             features[:known] = memory["features"]
         features[heard.ids] = heard.features
         memory["features"] = features
+
+
+def unmet(memory: State, reached: Ints, clients: int) -> Ints:
+    """Those of the reached who have sent nothing yet, and are taken down as met from now on."""
+    if "norms" in memory and "unmet" not in memory:
+        return reached[:0]
+    left = memory.pop("unmet", np.ones(clients, bool)).copy()
+    new = reached[left[reached]]
+    left[new] = False
+    if left.any():
+        memory["unmet"] = left
+    return new

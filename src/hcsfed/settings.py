@@ -66,6 +66,37 @@ def steps_of(work: LocalTraining, sizes: Ints) -> Ints:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """What becomes of those who can't be asked, and of answers that come late or never.
+
+    Parameters
+    ----------
+    deadline
+        Simulated seconds after which a round is over; what comes later is thrown away. 0: the server waits for all.
+    lost
+        Chance that a client that was asked never answers.
+    over_select
+        How many are asked, as a multiple of the cohort; 0: as many as it takes for about a cohort to answer, by what
+        is known or learned of their chances. Those who train before they are picked are not picked in excess.
+    response
+        Weights of those who answered: ``ignore`` leaves them as they were; ``known`` divides them by the true chance of
+        answering in time; ``estimated`` by what the server has learned of it.
+    absence
+        Whom a round stands for: ``ignore``, those within reach; ``known`` and ``estimated``, everyone, by weights
+        divided by the chance of being within reach.
+    floor
+        Least chance that is divided by.
+    """
+
+    deadline: float = 0.0
+    lost: float = 0.0
+    over_select: float = 1.0
+    response: Literal["ignore", "known", "estimated"] = "estimated"
+    absence: Literal["ignore", "known", "estimated"] = "ignore"
+    floor: float = 0.05
+
+
+@dataclass(frozen=True)
 class Choice:
     """A thing by its name, with the options that are its own."""
 
@@ -93,8 +124,14 @@ class Settings:
         What some of the clients do to the run.
     guard
         How the server bounds what clients claim and how far their updates go.
+    availability
+        Who is within reach in a round.
+    speed
+        How long local work takes; ``untimed``: there is no clock.
     local
         How clients train.
+    reach
+        What becomes of those out of reach, and of answers that come late or never.
     cohort
         How many answer a round: a share of the clients (0.1) or a count (10).
     rounds
@@ -126,7 +163,10 @@ class Settings:
     server: Choice = Choice("sgd")
     attack: Choice = Choice("none")
     guard: Choice = Choice("none")
+    availability: Choice = Choice("always")
+    speed: Choice = Choice("untimed")
     local: LocalTraining = LocalTraining()
+    reach: Reach = Reach()
     cohort: int | float = 0.1
     rounds: int = 100
     seed: int = 0
@@ -146,6 +186,7 @@ class Settings:
 
 
 CHOICES = tuple(f.name for f in fields(Settings) if isinstance(f.default, Choice))
+SECTIONS: dict[str, type[Any]] = {"local": LocalTraining, "reach": Reach}
 
 _MOST = 2**63 - 1
 _RANGES: dict[str, tuple[str, float, float]] = {
@@ -162,6 +203,10 @@ _RANGES: dict[str, tuple[str, float, float]] = {
     "local.momentum": ("a number in [0, 1)", 0, 1 - 1e-16),
     "local.weight_decay": ("a number ≥ 0", 0, 1.7e308),
     "local.mu": ("a number ≥ 0", 0, 1.7e308),
+    "reach.deadline": ("a number ≥ 0", 0, 1.7e308),
+    "reach.lost": ("a number in [0, 1)", 0, 1 - 1e-16),
+    "reach.over_select": ("0 or a number ≥ 1", 0, 1.7e308),
+    "reach.floor": ("a number in (0, 1]", 5e-324, 1),
 }
 
 
@@ -178,10 +223,10 @@ def merge(base: Settings, *layers: Mapping[str, Any]) -> Settings:
                 if option == "name" and value != tables[head]["name"]:
                     tables[head] = {}  # another thing, whose options are other ones
                 tables[head][option] = value
-            elif head == "local":
-                if option not in tables["local"]:
+            elif head in SECTIONS:
+                if option not in tables[head]:
                     raise unknown("setting", key, _names())
-                tables["local"][option] = value
+                tables[head][option] = value
             elif option:
                 raise unknown("setting", key, _names())
             else:
@@ -206,13 +251,12 @@ def _plain(value: Any) -> Any:
 
 
 def _names() -> list[str]:
-    local = [f"local.{f.name}" for f in fields(LocalTraining)]
-    return [f.name for f in fields(Settings) if f.name != "local"] + local
+    inner = [f"{head}.{f.name}" for head, section in SECTIONS.items() for f in fields(section)]
+    return [f.name for f in fields(Settings) if f.name not in SECTIONS] + inner
 
 
 def _typed(tables: dict[str, Any]) -> Settings:
     hints = get_type_hints(Settings)
-    local_hints = get_type_hints(LocalTraining)
     values: dict[str, Any] = {}
     for name, value in tables.items():
         if name in CHOICES:
@@ -221,12 +265,15 @@ def _typed(tables: dict[str, Any]) -> Settings:
             if not isinstance(chosen, str) or not chosen:
                 raise bad(name, "run", "a name", chosen)
             values[name] = Choice(chosen, options)
-        elif name == "local":
-            values[name] = LocalTraining(**{k: _checked(f"local.{k}", v, local_hints[k]) for k, v in value.items()})
+        elif name in SECTIONS:
+            inner = get_type_hints(SECTIONS[name])
+            values[name] = SECTIONS[name](**{k: _checked(f"{name}.{k}", v, inner[k]) for k, v in value.items()})
         elif name == "cohort":
             values[name] = _cohort(value)
         else:
             values[name] = _checked(name, value, hints[name])
+    if 0 < values["reach"].over_select < 1:
+        raise bad("reach.over_select", "run", "0 or a number ≥ 1", values["reach"].over_select)
     return Settings(**values)
 
 

@@ -17,16 +17,17 @@ from typing import Any
 
 import torch
 
+from hcsfed.asking import ask, circumstances, learn, within
 from hcsfed.assemble import Parts, assemble, describe
 from hcsfed.collecting import collect
 from hcsfed.errors import DivergedError, SettingError, bad
-from hcsfed.hearing import hear
+from hcsfed.hearing import hear, wait
 from hcsfed.memory import price
 from hcsfed.record import RoundRecord, Run, RunFolder, entry
 from hcsfed.record.track import following, tracker
 from hcsfed.select import Selector
 from hcsfed.settings import Choice, Settings, merge
-from hcsfed.standing import Standing, advance, choose
+from hcsfed.standing import Standing, advance
 from hcsfed.stopwatch import Stopwatch
 from hcsfed.types import Answers, Federation
 
@@ -45,14 +46,17 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
         watch = Stopwatch()
         train = partial(algorithm.train, parts.setup, standing.algorithm, standing.parameters, round=t)
         with watch("hear"):
-            heard = hear(parts, standing.heard, standing.parameters, t, parts.adversaries.behind(train))
+            now = within(parts, standing.reach, t)
+            heard = hear(parts, standing.heard, standing.parameters, t, parts.adversaries.behind(train), now)
             heard = replace(heard, view=parts.guard.view(heard.view))
         with watch("select"):
-            selector, selection = choose(parts, standing, heard.view, settings.seed)
+            selector, asked = ask(parts, standing, now, heard.view)
+            selection, waited = wait(parts, now, heard, asked)
         with watch("train"):
             got = collect(parts, standing, heard, selection)
         with watch("aggregate"):
-            standing = advance(parts, standing, selector, selection, got.answers, got.estimate)
+            standing = advance(parts, standing, selector, asked, got.answers, got.estimate)
+            standing = replace(standing, reach=learn(parts, standing.reach, now, asked.ids, selection.ids))
         loss = accuracy = None
         with watch("evaluate"):
             if (t + 1) % settings.eval_every == 0 or t + 1 == settings.rounds:
@@ -62,8 +66,9 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
                         f"the test loss exploded in round {t + 1} (it is {loss:.3g}){furthest(got.answers)}; "
                         f"local.lr is {settings.local.lr:g}: try a smaller one"
                     )
-        cost = heard.cost + price(parts, got.received, trained=heard.trained, sent=heard.sent)
-        yield entry(t, got.selection, got.answers, cost, loss, accuracy, watch), standing
+        cost = heard.cost + price(parts, got.received, trained=heard.trained, sent=heard.sent, whom=asked.ids) + waited
+        line = entry(t, got.selection, got.answers, cost, loss, accuracy, watch)
+        yield line | circumstances(parts, now, asked, cost), standing
         parts.setup.shelves.settle()  # whoever wanted to save this round has done so
 
 

@@ -19,7 +19,7 @@ from hcsfed.updates import Vectors
 if TYPE_CHECKING:
     import torch
 
-MEMORIES = ("notes", "heard", "algorithm", "estimator", "server")
+MEMORIES = ("notes", "heard", "reach", "algorithm", "estimator", "server")
 
 
 class Server(memory.Server, Protocol):
@@ -51,6 +51,8 @@ class Standing:
         What the selector wrote down.
     heard
         What the server remembers of the clients' small messages.
+    reach
+        What it has learned of who is within reach and who answers.
     algorithm, estimator, server
         What each of them carries from round to round.
     """
@@ -59,6 +61,7 @@ class Standing:
     parameters: Vectors
     notes: State = field(default_factory=dict)
     heard: State = field(default_factory=dict)
+    reach: State = field(default_factory=dict)
     algorithm: State = field(default_factory=dict)
     estimator: State = field(default_factory=dict)
     server: State = field(default_factory=dict)
@@ -95,20 +98,22 @@ class Standing:
         return cls(round, parameters, **memories)
 
 
-def choose(parts: Server, standing: Standing, view: View, seed: int) -> tuple[Selector, Selection]:
-    """Who answers in this round, and who said so."""
+def choose(
+    parts: Server, standing: Standing, view: View, seed: int, size: int | None = None
+) -> tuple[Selector, Selection]:
+    """Who is asked in this round, and who said so; ``size`` where more are asked than are to answer."""
     everyone = standing.round == 0 and parts.estimator.everyone_first
     selector = Full() if everyone else parts.selector
     view = replace(view, state=standing.notes)
-    return selector, pick(selector, view, parts.size, stream(seed, "select", standing.round))
+    return selector, pick(selector, view, size or parts.size, stream(seed, "select", standing.round))
 
 
 def advance(
-    parts: Server, standing: Standing, selector: Selector, selection: Selection, answers: Answers, estimate: Vectors
+    parts: Server, standing: Standing, selector: Selector, asked: Selection, answers: Answers, estimate: Vectors
 ) -> Standing:
     """Where the run stands after a round that gave this estimate."""
     parameters, server = parts.server.step(standing.parameters, estimate, standing.server)
     parts.algorithm.close(parts.setup, standing.algorithm)
-    notes = observe(selector, standing.notes, selection, answers)
+    notes = observe(selector, standing.notes, asked, answers)
     heard = memory.remember(parts, standing.heard, answers, as_array(estimate))
-    return Standing(standing.round + 1, parameters, notes, heard, standing.algorithm, standing.estimator, server)
+    return replace(standing, round=standing.round + 1, parameters=parameters, notes=notes, heard=heard, server=server)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from hcsfed.aggregate import WeightedSum
+from hcsfed.asking import everyone
 from hcsfed.assemble import Parts, assemble
 from hcsfed.choices import build_feature
 from hcsfed.errors import SettingError, bad
@@ -69,11 +70,11 @@ def path(parts: Parts, at: Sequence[int]) -> Iterator[Moment]:
     if parts.algorithm.start(parts.setup):
         raise bad("algorithm", "variance", "one that remembers nothing of its clients", parts.algorithm.name)
     memory = parts.server.start(parts.trainer.dimension)
-    everyone = np.arange(parts.federation.clients)
+    ids = np.arange(parts.federation.clients)
     for t in range(max(at) + 1):
         total = WeightedSum(parts.trainer.dimension, parts.trainer.device)
         kept = []
-        for chunk in parts.algorithm.train(parts.setup, {}, parameters, everyone, t):
+        for chunk in parts.algorithm.train(parts.setup, {}, parameters, ids, t):
             total.add(chunk.vectors, parts.federation.weights[chunk.ids])
             if t in at:
                 kept.append(chunk.vectors.cpu().numpy().copy())
@@ -88,7 +89,7 @@ def view_at(parts: Parts, selector: Selector, feature: Feature | None, moment: M
     memory: State = {} if moment.aggregate is None else {"aggregate": moment.aggregate.cpu().numpy()}
     asked = replace(parts, selector=selector, feature=feature)
     train = partial(parts.algorithm.train, parts.setup, {}, moment.parameters, round=moment.round)
-    return hear(asked, memory, moment.parameters, moment.round, train).view
+    return hear(asked, memory, moment.parameters, moment.round, train, everyone(asked)).view
 
 
 def errors(settings: Settings, selectors: Sequence[Variant | str], at: Sequence[int], draws: int) -> Iterator[Row]:

@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hcsfed.aggregate.clusters import clustered, features_of
+from hcsfed.aggregate.clusters import centres, clustered, filled
 from hcsfed.aggregate.contract import Setup
 from hcsfed.aggregate.estimate import WeightedSum, add_products, add_rows, as_array
 from hcsfed.aggregate.estimator import Total
 from hcsfed.errors import bad
 from hcsfed.shelf import Shelf
-from hcsfed.types import Floats, Ints, Selection, State, View
+from hcsfed.types import Features, Floats, Ints, Selection, State, View
 from hcsfed.updates import Updates, Vectors
 
 
@@ -96,8 +96,8 @@ class Difference:
         return memory
 
     def open(self, setup: Setup, state: State, view: View, selection: Selection) -> Total:
-        if self.state == "cluster" and "labels" not in state:
-            state["labels"] = clustered(view, len(state["kept"]), self.name)
+        if self.compares:
+            self._meet(setup, state, view)
         owner = self._owner(state, setup.clients)
         weights = setup.weights[selection.ids] if self.weights == "own" else selection.weights
         beta = np.zeros(len(state["kept"]))  # what the mean does not hold already
@@ -108,18 +108,49 @@ class Difference:
         used = np.flatnonzero(beta)
         for at, rows in kept.blocks(used):
             total.add(rows, beta[used[at]])
-        if self.opening == "ridge":
-            if "features" not in state:
-                state["features"] = features_of(view, self.name).copy()
-                state["products"] = np.zeros((state["features"].shape[1], setup.dimension))  # Xᵀ·Y of the known
-            if state["known"].any():
-                shares = self._regressed(state, setup.weights, selection.ids, weights)
-                total.add(state["products"], shares)
+        if self.opening == "ridge" and state["known"].any():
+            total.add(state["products"], self._regressed(state, setup.weights, selection.ids, weights))
         return _Correction(self, setup, state, owner, kept, total)
+
+    def _meet(self, setup: Setup, state: State, view: View) -> None:
+        """First features of clients that the server hears of for the first time.
+
+        Of whom it has heard nothing yet, it guesses what it guesses of a client like the mean of the others: nobody may
+        be left out of Σ ω_k·ŷ_k because it was out of reach.
+        """
+        begun = "features" in state or "labels" in state
+        if (begun and "met" not in state) or not view.available.any():  # everyone is known, or nobody there
+            return
+        x, met = filled(view, self.name)
+        new = met & ~state["met"] if begun else met
+        if self.opening == "ridge":
+            features = state.setdefault("features", x.copy())
+            state.setdefault("products", np.zeros((x.shape[1], setup.dimension)))  # Xᵀ·Y of the known
+            features[new | ~met] = x[new | ~met]
+        elif begun:
+            self._move(setup, state, x, np.flatnonzero(new))
+        else:
+            state["labels"] = clustered(view, len(state["kept"]), self.name)
+            state["centres"] = centres(x[met], state["labels"][met], len(state["kept"]))
+        state["met"] = met
+        if met.all():
+            state.pop("centres", None)
+            del state["met"]
+
+    def _move(self, setup: Setup, state: State, x: Features, new: Ints) -> None:
+        """Newcomers join the cluster that they are nearest to, and the mean of all guesses follows."""
+        for k in new:
+            nearest = int(((state["centres"] - x[k]) ** 2).sum(axis=1).argmin())
+            change = state["kept"][nearest] - state["kept"][state["labels"][k]]
+            state["mean"] += setup.weights[k] * change.astype(np.float64)
+            state["labels"][k] = nearest
 
     def _owner(self, state: State, clients: int) -> Ints:
         """Which kept vector stands for which client."""
-        return state["labels"] if self.state == "cluster" else np.arange(clients)
+        if self.state == "cluster":
+            none_yet = np.zeros(clients, np.int64)
+            return np.asarray(state.get("labels", none_yet))
+        return np.arange(clients)
 
     def _regressed(self, state: State, shares: Floats, ids: Ints, weights: Floats) -> Floats:
         """How much of each row of Xᵀ·Y is in Σ_k ω_k·ŷ_k − Σ_{i∈S} weights_i·ŷ_i, over the k of whom none is kept.

@@ -101,7 +101,7 @@ class Scaffold(FedAvg):
         return setup.rows(state, "own", self.name).read(ids)
 
     def open(self, setup: Setup, state: State, parameters: Vectors, view: View) -> None:
-        if self.state == "cluster" and "labels" not in state:
+        if self.state == "cluster" and "labels" not in state and view.available.any():
             state["labels"] = clustered(view, len(state["own"]), self.name)
 
     def learn(self, setup: Setup, state: State, parameters: Vectors, updates: Updates, round: int) -> None:
@@ -127,7 +127,7 @@ class Scaffold(FedAvg):
     def close(self, setup: Setup, state: State) -> None:
         if self.state == "none":
             return
-        if self.state == "cluster":
+        if self.state == "cluster" and state["heard"].any():
             rows = np.flatnonzero(state["heard"])
             new = (state["sums"][rows] / state["heard"][rows, None]).astype(np.float32)
             shares = np.zeros(len(state["own"]))  # Σ ω_k of each cluster

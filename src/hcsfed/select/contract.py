@@ -93,8 +93,10 @@ def pick(selector: Selector, view: View, size: int, rng: np.random.Generator) ->
     n = view.clients
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= n:
         raise bad("cohort size", selector.name, f"an int in [1, {n}]", size)
-    sane = _sane(view, selector.claims.needs)
     usable = view.available & (view.weights > 0)
+    if not usable.any():  # of nobody can anything be known
+        return Selection(np.zeros(0, np.int64), np.zeros(0), np.zeros(n))
+    sane = _sane(view, selector.claims.needs)
     ids = np.flatnonzero(usable & sane)
     info: dict[str, Any] = {}
     left_out = np.flatnonzero(usable & ~sane)

@@ -100,8 +100,8 @@ class ResponseRates:
         new["came"][came] += 1
         return new
 
-    def chances(self, state: Mapping[str, NDArray[Any]]) -> Floats:
-        """q_k of all clients, in (0, 1]."""
+    def chances(self, state: Mapping[str, NDArray[Any]], pool: float | None = None) -> Floats:
+        """q_k of all clients, in (0, 1]; ``pool`` where the p of all is known better than from this memory."""
         asked, came = state["asked"], state["came"]
-        everyone = (came.sum() + 1) / (asked.sum() + 1)
+        everyone = (came.sum() + 1) / (asked.sum() + 1) if pool is None else pool
         return np.asarray((came + self.strength * everyone) / (asked + self.strength))
