@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hcsfed
+from hcsfed.asking import everyone as all_within
 from hcsfed.assemble import assemble
 from hcsfed.attack import ATTACKS, Lie
 from hcsfed.collecting import collect
@@ -41,7 +42,7 @@ def everyone(federation, **options):
     standing = Standing.first(parts)
     ids = np.arange(N)
     train = parts.adversaries.behind(lambda who: parts.trainer.train(standing.parameters, who, 0))
-    heard = hear(parts, standing.heard, standing.parameters, 0, train)
+    heard = hear(parts, standing.heard, standing.parameters, 0, train, all_within(parts))
     return collect(parts, standing, heard, Selection(ids, np.ones(N))), heard, parts
 
 
