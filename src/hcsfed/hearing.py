@@ -237,7 +237,7 @@ def _context(parts: Parts, memory: State, t: int) -> Context:
     return Context(
         seed=parts.settings.seed,
         round=t,
-        aggregate=memory.get("aggregate"),
+        aggregate=None if stale(parts) else memory.get("aggregate"),  # one codebook as long as old vectors count
         output_bias=parts.output_bias,
     )
 

@@ -70,7 +70,7 @@ def remember(parts: Server, memory: State, answers: Answers, estimate: Floats) -
         memory["norms"][answers.ids] = answers.norms
         if answers.features is not None:
             memory["features"][answers.ids] = answers.features
-    if parts.feature is not None and len(answers.ids):
+    if parts.feature is not None and len(answers.ids) and not stale(parts):
         memory["aggregate"] = estimate
     return memory
 

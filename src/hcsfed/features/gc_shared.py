@@ -20,8 +20,11 @@ class SharedCompression:
 
     The aggregate is known to all clients, so the grouping costs no message, and the j-th number of two clients' vectors
     speaks of the same parameters. Before there is an aggregate, groups are stretches of neighbouring parameters, which
-    mostly belong to one unit of the model. Since groups change from round to round, so does what a vector means:
-    compare vectors of one round only, or use ``sketch`` where some are old.
+    mostly belong to one unit of the model.
+
+    Since groups change with the aggregate, so does what a vector means. Where vectors of several rounds are compared
+    (``refresh=stale``) they must share one codebook, so the first one, which is known before anybody has trained, stays
+    for the whole run.
 
     Parameters
     ----------

@@ -12,7 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from hcsfed.select.contract import Claims
-from hcsfed.select.hybrid import Hybrid, Refresh, check
+from hcsfed.select.hybrid import Hybrid, check
+from hcsfed.select.refresh import Refresh, check_refresh
 from hcsfed.types import Selection, View
 
 
@@ -26,18 +27,20 @@ class Cluster:
         What clients are compared by: a name of :data:`hcsfed.features.FEATURES`.
     clusters
         H.
-    refresh
+    refresh, max_age
         As in :class:`~hcsfed.select.hybrid.Hybrid`.
     """
 
     features: str = "gc-shared"
     clusters: int = 10
     refresh: Refresh = "fresh"
+    max_age: int = 0
 
     name: ClassVar[str] = "cluster"
 
     def __post_init__(self) -> None:
-        check(self.name, self.clusters, self.refresh)
+        check(self.name, self.clusters)
+        check_refresh(self.name, self.refresh, self.max_age)
 
     @property
     def _hybrid(self) -> Hybrid:
@@ -61,18 +64,20 @@ class ClusterRealloc:
         What clients are compared by: a name of :data:`hcsfed.features.FEATURES`.
     clusters
         H.
-    refresh
+    refresh, max_age
         As in :class:`~hcsfed.select.hybrid.Hybrid`.
     """
 
     features: str = "gc-shared"
     clusters: int = 10
     refresh: Refresh = "fresh"
+    max_age: int = 0
 
     name: ClassVar[str] = "cluster-realloc"
 
     def __post_init__(self) -> None:
-        check(self.name, self.clusters, self.refresh)
+        check(self.name, self.clusters)
+        check_refresh(self.name, self.refresh, self.max_age)
 
     @property
     def _hybrid(self) -> Hybrid:

@@ -13,6 +13,7 @@ import numpy as np
 
 from hcsfed.errors import bad
 from hcsfed.select.contract import Claims
+from hcsfed.select.refresh import Refresh, check_refresh, who_trains
 from hcsfed.select.urns import Pieces, draw, whole_sizes
 from hcsfed.select.ward import Distance, condensed, cut, ward
 from hcsfed.types import Floats, Ints, Selection, View
@@ -35,14 +36,27 @@ class ClusteredUpdates:
 
     With ``unseen="heard"`` everyone trains and sends its update in the first round; with ``"zero"``, as in the source,
     nobody does, and a client is a vector of zeros until it has been picked.
+
+    Parameters
+    ----------
+    refresh, max_age
+        As in :class:`~hcsfed.select.hybrid.Hybrid`.
     """
 
     distance: Distance = "arccos"
     sketch: int = 256
     unseen: Literal["heard", "zero"] = "heard"
+    refresh: Refresh = "stale"
+    max_age: int = 0
 
     name: ClassVar[str] = "clustered-updates"
-    claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=False, needs=frozenset({"features"}))
+
+    def __post_init__(self) -> None:
+        check_refresh(self.name, self.refresh, self.max_age)
+
+    @property
+    def claims(self) -> Claims:
+        return Claims(True, False, frozenset({"features"}), who_trains(self.refresh))
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         if self.unseen not in ("heard", "zero"):

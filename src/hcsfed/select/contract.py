@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcsfed.errors import bad
+from hcsfed.select.refresh import overdue
 from hcsfed.types import Answers, Bools, Floats, Ints, Selection, State, View
 
 Need = Literal["norms", "features", "losses", "labels", "accuracies", "variances"]
@@ -88,7 +89,8 @@ def pick(selector: Selector, view: View, size: int, rng: np.random.Generator) ->
     Unavailable clients and clients of weight 0 are taken out first; the weights of the others are scaled to sum to 1,
     so the target of a round is the mean over who is reachable. Clients who claim something that is not finite, or a
     negative norm or variance, are left out too and named in ``info["left_out"]``. Where no more than ``size`` clients
-    remain, all of them answer.
+    remain, all of them answer. A selector with a ``max_age`` picks among those who are not due for a visit;
+    ``info["revisited"]`` names those who are.
     """
     n = view.clients
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or not 1 <= size <= n:
@@ -104,18 +106,36 @@ def pick(selector: Selector, view: View, size: int, rng: np.random.Generator) ->
         info["left_out"] = left_out
     if not len(ids):
         return Selection(ids, np.zeros(0), np.zeros(n), info)
-    inner = view.only(ids)
+    size = min(int(size), len(ids))
+    due, others = ids[:0], ids
+    if view.ages is not None and size < len(ids):
+        due = ids[overdue(view.ages[ids], getattr(selector, "max_age", 0), size, rng)]
+        others = np.setdiff1d(ids, due) if len(due) else ids
     # Only a design that depends on nothing but the names may be asked for all: `random-shrunk` shrinks even then.
-    picked = selector.select(inner, min(int(size), len(ids)), rng)
+    picked = selector.select(view.only(others), size - len(due), rng)
     who, weights = _in_order(selector, picked)
     if "labels" in picked.info:
-        info["labels"] = _spread(picked.info["labels"], ids, n, -1)
-    return Selection(
-        ids=ids[who],
+        info["labels"] = _spread(picked.info["labels"], others, n, -1)
+    selection = Selection(
+        ids=others[who],
         weights=weights,
-        inclusion=None if picked.inclusion is None else _spread(picked.inclusion, ids, n, 0.0),
+        inclusion=None if picked.inclusion is None else _spread(picked.inclusion, others, n, 0.0),
         info={**picked.info, **info},
     )
+    return _with(selection, due, view, ids) if len(due) else selection
+
+
+def _with(selection: Selection, due: Ints, view: View, ids: Ints) -> Selection:
+    """The selection from the others, and those who are picked for certain, each for itself."""
+    shares = view.weights / view.weights[ids].sum()
+    who = np.concatenate([due, selection.ids])
+    weights = np.concatenate([shares[due], selection.weights * (1 - shares[due].sum())])
+    order = np.argsort(who)
+    inclusion = selection.inclusion
+    if inclusion is not None:
+        inclusion = inclusion.copy()
+        inclusion[due] = 1.0
+    return Selection(who[order], weights[order], inclusion, {**selection.info, "revisited": due})
 
 
 def _in_order(selector: Selector, picked: Selection) -> tuple[Ints, Floats]:

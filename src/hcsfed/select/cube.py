@@ -7,7 +7,7 @@ J.-C. Deville & Y. Tillé, "Efficient balanced sampling: the cube method", Biome
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from hcsfed.jit import compiled
 from hcsfed.select.contract import Claims
 from hcsfed.select.draws import SURE, capped, check_share, inclusion, settle
 from hcsfed.select.pivotal import Chances, check, spatial_claims
+from hcsfed.select.refresh import Refresh, check_refresh
 from hcsfed.select.space import cells, chances_of, leading
 from hcsfed.types import Features, Floats, Ints, Selection, View
 
@@ -48,6 +49,9 @@ class Cube:
     refresh
         ``fresh``: all clients train and send a feature every round; ``stale``: the picked alone, of others the last
         one.
+    max_age
+        Rounds after which a client is picked for certain, on up to half of the places, because what is known of it is
+        so old; 0: never. Means something where ``refresh`` is stale.
     exact
         Number of clients up to which the local form looks for neighbours among all; beyond, stretches of clients that
         lie together fly first, until so many are left.
@@ -60,14 +64,16 @@ class Cube:
     directions: int = 0
     local: bool = False
     chances: Chances = "weight"
-    refresh: Literal["fresh", "stale"] = "stale"
+    refresh: Refresh = "stale"
     exact: int = 2000
     max_share: float = 1.0
+    max_age: int = 0
 
     name: ClassVar[str] = "cube"
 
     def __post_init__(self) -> None:
-        check(self.name, self.chances, self.refresh)
+        check(self.name, self.chances)
+        check_refresh(self.name, self.refresh, self.max_age)
         check_share(self.name, self.max_share)
         if self.directions < 0:
             raise bad("directions", self.name, "an int >= 0", self.directions)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hcsfed.errors import bad
 from hcsfed.select.contract import Claims
+from hcsfed.select.refresh import Refresh, check_refresh, who_trains
 from hcsfed.types import Features, Floats, Ints, Selection, View
 
 _TABLE = 2**22
@@ -35,12 +36,22 @@ class DivFL:
     ----------
     candidates
         Clients tried per place, drawn anew for each (the source's stochastic greedy); 0: all, for up to 20,000 clients.
+    refresh, max_age
+        As in :class:`~hcsfed.select.hybrid.Hybrid`.
     """
 
     candidates: int = 0
+    refresh: Refresh = "stale"
+    max_age: int = 0
 
     name: ClassVar[str] = "divfl"
-    claims: ClassVar[Claims] = Claims(unbiased=False, fixed_size=True, needs=frozenset({"features"}))
+
+    def __post_init__(self) -> None:
+        check_refresh(self.name, self.refresh, self.max_age)
+
+    @property
+    def claims(self) -> Claims:
+        return Claims(False, True, frozenset({"features"}), who_trains(self.refresh))
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         if view.features is None:

@@ -14,6 +14,7 @@ import numpy as np
 from hcsfed.errors import bad
 from hcsfed.select.contract import Claims
 from hcsfed.select.kmeans import kmeans
+from hcsfed.select.refresh import Refresh, check_refresh, who_trains
 from hcsfed.types import Floats, Ints, Selection, View
 
 
@@ -28,11 +29,25 @@ class FedFast:
     to the others of their cluster (ActvAGG); for one global model that means speaking for all of them. By ω_k, ours,
     is the same where clients weigh the same and stays unbiased where they don't. Where k-means finds fewer than m
     distinct clusters, the most populous ones are halved at random.
+
+    Parameters
+    ----------
+    refresh, max_age
+        As in :class:`~hcsfed.select.hybrid.Hybrid`.
     """
+
+    refresh: Refresh = "stale"
+    max_age: int = 0
 
     name: ClassVar[str] = "fedfast"
     features: ClassVar[str] = "sketch"
-    claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=True, needs=frozenset({"features"}))
+
+    def __post_init__(self) -> None:
+        check_refresh(self.name, self.refresh, self.max_age)
+
+    @property
+    def claims(self) -> Claims:
+        return Claims(True, True, frozenset({"features"}), who_trains(self.refresh))
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         if view.features is None:

@@ -15,6 +15,7 @@ from scipy.spatial.distance import pdist
 from hcsfed.errors import bad
 from hcsfed.select.best import one_by_one
 from hcsfed.select.contract import Claims
+from hcsfed.select.refresh import Refresh, check_refresh, who_trains
 from hcsfed.select.ward import condensed, cut, ward
 from hcsfed.types import Features, Floats, Ints, Selection, View
 
@@ -41,6 +42,8 @@ class HiCS:
         λ, what a difference of entropy counts against an angle.
     gamma, horizon
         γ, and the round in which γ_t reaches 0 (the source: the last round of training).
+    refresh, max_age
+        As in :class:`~hcsfed.select.hybrid.Hybrid`.
     """
 
     clusters: int = 0
@@ -48,10 +51,18 @@ class HiCS:
     balance: float = 10.0
     gamma: float = 4.0
     horizon: int = 200
+    refresh: Refresh = "stale"
+    max_age: int = 0
 
     name: ClassVar[str] = "hics"
     features: ClassVar[str] = "output-layer"
-    claims: ClassVar[Claims] = Claims(unbiased=False, fixed_size=True, needs=frozenset({"features"}))
+
+    def __post_init__(self) -> None:
+        check_refresh(self.name, self.refresh, self.max_age)
+
+    @property
+    def claims(self) -> Claims:
+        return Claims(False, True, frozenset({"features"}), who_trains(self.refresh))
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         if view.features is None:

@@ -19,9 +19,8 @@ from hcsfed.select.allocation import RULES, Rule, places
 from hcsfed.select.contract import Claims
 from hcsfed.select.draws import check_share, inclusion, without_replacement
 from hcsfed.select.kmeans import kmeans
+from hcsfed.select.refresh import Refresh, check_refresh, who_trains
 from hcsfed.types import Features, Floats, Ints, Selection, View
-
-Refresh = Literal["fresh", "stale"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,9 @@ class Hybrid:
     refresh
         ``fresh``: all clients train every round and send a feature, as in Alg. 2. ``stale``: only the picked train,
         and what the server knows of the others is their last feature.
+    max_age
+        Rounds after which a client is picked for certain, on up to half of the places, because what is known of it is
+        so old; 0: never. Means something where ``refresh`` is stale.
     max_share, min_share
         Bounds on the chance in one draw, which keep a claimed norm from deciding a round and a weight from exploding:
         no client gets more than ``max_share`` of its cluster's chance (or an even share, if that is more), and none
@@ -71,11 +73,13 @@ class Hybrid:
     refresh: Refresh = "fresh"
     max_share: float = 0.5
     min_share: float = 0.1
+    max_age: int = 0
 
     name: ClassVar[str] = "hcsfed"
 
     def __post_init__(self) -> None:
-        check(self.name, self.clusters, self.refresh)
+        check(self.name, self.clusters)
+        check_refresh(self.name, self.refresh, self.max_age)
         _one_of("allocation", self.allocation, RULES)
         _one_of("within", self.within, ("uniform", "importance"))
         _one_of("importance", self.importance, ("update", "feature"))
@@ -94,7 +98,7 @@ class Hybrid:
             unbiased=self.weights == "horvitz-thompson" and reached,
             fixed_size=True,
             needs=frozenset({"features", "norms"}),
-            trains="all" if self.refresh == "fresh" else "picked",
+            trains=who_trains(self.refresh),
         )
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
@@ -147,7 +151,7 @@ class Published:
         What clients are compared by.
     clusters
         H.
-    refresh
+    refresh, max_age
         As in :class:`Hybrid`.
     max_share
         As in :class:`Hybrid`; the text knows no bound.
@@ -157,11 +161,13 @@ class Published:
     clusters: int = 10
     refresh: Refresh = "fresh"
     max_share: float = 1.0
+    max_age: int = 0
 
     name: ClassVar[str] = "hcsfed-published"
 
     def __post_init__(self) -> None:
-        check(self.name, self.clusters, self.refresh)
+        check(self.name, self.clusters)
+        check_refresh(self.name, self.refresh, self.max_age)
         check_share(self.name, self.max_share)
 
     @property
@@ -200,11 +206,10 @@ def split(labels: Ints) -> list[Ints]:
     return np.split(order, np.cumsum(np.bincount(labels))[:-1])
 
 
-def check(owner: str, clusters: int, refresh: str) -> None:
+def check(owner: str, clusters: int) -> None:
     """Refuse settings that clustered selectors can't work with."""
     if isinstance(clusters, bool) or not isinstance(clusters, int) or clusters < 1:
         raise bad("clusters", owner, "an int >= 1", clusters)
-    _one_of("refresh", refresh, ("fresh", "stale"), owner)
 
 
 def _one_of(parameter: str, value: str, allowed: tuple[str, ...], owner: str = Hybrid.name) -> None:

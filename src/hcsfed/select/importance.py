@@ -14,6 +14,7 @@ import numpy as np
 from hcsfed.errors import bad
 from hcsfed.select.contract import Claims
 from hcsfed.select.draws import capped, check_share, inclusion, poisson, without_replacement
+from hcsfed.select.refresh import Refresh, check_refresh, who_trains
 from hcsfed.types import Floats, Ints, Selection, View
 
 
@@ -21,7 +22,8 @@ from hcsfed.types import Floats, Ints, Selection, View
 class Importance:
     """π_k = min(1, c·ω_k‖u_k‖) with Σπ = m, exactly m distinct clients, weights ω_k/π_k.
 
-    Needs norms, and everyone trains. Clients whose update is 0 are picked only where fewer than m others are left.
+    Needs norms, and everyone trains, unless they may be old ones. Clients whose update is 0 are picked only where fewer
+    than m others are left.
 
     The source draws independently (:class:`ImportanceIndependent`); the fixed-size draw with the same π is ours, with
     the largest entropy for up to 500 clients, see :func:`hcsfed.select.draws.without_replacement`.
@@ -34,13 +36,24 @@ class Importance:
     max_share
         No client's ω_k‖u_k‖ counts for more than this share of the sum (or an even share, if that is more), so that
         π_k ≤ m·max_share whatever it claims. The source has 1, which is no bound.
+    refresh, max_age
+        As in :class:`~hcsfed.select.hybrid.Hybrid`. Unbiased under ``stale`` as long as there is a ``floor``: an update
+        that was 0 need not stay 0.
     """
 
     floor: float = 0.0
     max_share: float = 1.0
+    refresh: Refresh = "fresh"
+    max_age: int = 0
 
     name: ClassVar[str] = "importance"
-    claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=True, needs=frozenset({"norms"}), trains="all")
+
+    def __post_init__(self) -> None:
+        check_refresh(self.name, self.refresh, self.max_age)
+
+    @property
+    def claims(self) -> Claims:
+        return _claims(self.refresh, self.floor, fixed_size=True)
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         if view.norms is None:
@@ -58,15 +71,28 @@ class ImportanceIndependent:
 
     floor: float = 0.0
     max_share: float = 1.0
+    refresh: Refresh = "fresh"
+    max_age: int = 0
 
     name: ClassVar[str] = "importance-independent"
-    claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=False, needs=frozenset({"norms"}), trains="all")
+
+    def __post_init__(self) -> None:
+        check_refresh(self.name, self.refresh, self.max_age)
+
+    @property
+    def claims(self) -> Claims:
+        return _claims(self.refresh, self.floor, fixed_size=False)
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         if view.norms is None:
             raise bad("view", self.name, "given with norms", None)
         pi = chances(self.name, view.weights, view.norms, size, self.floor, self.max_share)
         return horvitz_thompson(poisson(pi, rng), view.weights, pi)
+
+
+def _claims(refresh: Refresh, floor: float, *, fixed_size: bool) -> Claims:
+    reached = refresh == "fresh" or floor > 0
+    return Claims(reached, fixed_size, frozenset({"norms"}), who_trains(refresh))
 
 
 def chances(owner: str, weights: Floats, scores: Floats, m: int, floor: float, max_share: float = 1.0) -> Floats:

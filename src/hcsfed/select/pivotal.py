@@ -16,6 +16,7 @@ from hcsfed.errors import bad
 from hcsfed.jit import compiled
 from hcsfed.select.contract import Claims, Need
 from hcsfed.select.draws import SURE, capped, check_share, duels, inclusion, settle
+from hcsfed.select.refresh import Refresh, check_refresh, who_trains
 from hcsfed.select.space import cells, chances_of, leading
 from hcsfed.types import Features, Floats, Ints, Selection, View
 
@@ -42,6 +43,9 @@ class LocalPivotal:
     refresh
         ``fresh``: all clients train and send a feature every round; ``stale``: the picked alone, of others the last
         one.
+    max_age
+        Rounds after which a client is picked for certain, on up to half of the places, because what is known of it is
+        so old; 0: never. Means something where ``refresh`` is stale.
     mutual
         Whether only mutual nearest neighbours duel (the authors' method 1, slower) or any client with its nearest
         (method 2).
@@ -54,15 +58,17 @@ class LocalPivotal:
 
     features: str = "sketch"
     chances: Chances = "weight"
-    refresh: Literal["fresh", "stale"] = "stale"
+    refresh: Refresh = "stale"
     mutual: bool = False
     exact: int = 2000
     max_share: float = 1.0
+    max_age: int = 0
 
     name: ClassVar[str] = "pivotal"
 
     def __post_init__(self) -> None:
-        check(self.name, self.chances, self.refresh)
+        check(self.name, self.chances)
+        check_refresh(self.name, self.refresh, self.max_age)
         check_share(self.name, self.max_share)
         if self.exact < 2:
             raise bad("exact", self.name, "an int >= 2", self.exact)
@@ -151,15 +157,13 @@ def _distances(x: NDArray[Any]) -> NDArray[np.float32]:
     return np.asarray(np.maximum(gap, 0), np.float32)
 
 
-def check(owner: str, chances: str, refresh: str) -> None:
+def check(owner: str, chances: str) -> None:
     """Refuse settings that balanced designs can't work with."""
     if chances not in ("weight", "equal", "norm"):
         raise bad("chances", owner, "one of weight, equal, norm", chances)
-    if refresh not in ("fresh", "stale"):
-        raise bad("refresh", owner, "one of fresh, stale", refresh)
 
 
 def spatial_claims(chances: Chances, refresh: str) -> Claims:
     """What a balanced design promises."""
     needs: frozenset[Need] = frozenset({"features", "norms"} if chances == "norm" else {"features"})
-    return Claims(unbiased=True, fixed_size=True, needs=needs, trains="all" if refresh == "fresh" else "picked")
+    return Claims(unbiased=True, fixed_size=True, needs=needs, trains=who_trains(refresh))

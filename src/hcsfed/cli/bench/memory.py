@@ -38,7 +38,7 @@ with tempfile.TemporaryDirectory() as out:
         algorithm=given["algorithm"],
         cohort=given["cohort"],
         rounds=given["rounds"],
-        steps=10,
+        steps=given["steps"],
         batch=10,
         out=out,
         options={{"estimator": given["estimator"], **given["model"]}},
@@ -64,6 +64,7 @@ def memory(
     estimator: Annotated[str, typer.Option(help="What is made of the answers.")] = "default",
     dimension: Annotated[int, typer.Option(help="d at least; 0: that of logistic regression.")] = 0,
     rounds: Annotated[int, typer.Option(help="How many rounds.")] = 3,
+    steps: Annotated[int, typer.Option(help="Local steps of 10 rows.")] = 10,
     json_: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Peak memory of three rounds with 100,000 clients of 20 rows (below the data and 1 GiB).
@@ -71,7 +72,12 @@ def memory(
     With a dimension of their own, and an algorithm or estimator that keeps d numbers for each client, the whole process
     is to stay below 4 GiB.
     """
-    for name, value, least in (("clients", clients, 1), ("rounds", rounds, 1), ("dimension", dimension, 0)):
+    for name, value, least in (
+        ("clients", clients, 1),
+        ("rounds", rounds, 1),
+        ("steps", steps, 1),
+        ("dimension", dimension, 0),
+    ):
         if value < least:
             raise bad(name, "bench memory", f"an int >= {least}", value)
     # A hidden layer of h has (inputs + 1)·h + (h + 1)·classes parameters.
@@ -83,6 +89,7 @@ def memory(
         "algorithm": algorithm,
         "estimator": estimator,
         "rounds": rounds,
+        "steps": steps,
         "model": {"model.hidden": max(hidden, 1)} if dimension else {},
     }
     done = subprocess.run([sys.executable, "-c", PROGRAM, json.dumps(given)], capture_output=True, text=True)
