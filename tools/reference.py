@@ -95,12 +95,20 @@ def takes(hint: Any) -> str:
     return takes(inner[0]) if inner else words[hint]
 
 
+def described(help: str, default: Any) -> str:
+    """A flag's help with its default, in place of another one that it has where several commands share it."""
+    if default is None or default is False or default == "":
+        return help
+    alone = re.sub(r" \[[^]]*\]$", "", help)
+    return f"{alone} [{default}]"
+
+
 def cli_page() -> str:
     parts = [NOTE, "# The command line\n"]
     for name, function, text in commands(app, "hcsfed"):
         arguments, options, rows = [], [], []
         for word, (hint, info, default) in typed_parameters(function).items():
-            shown = text_or_empty(info.help) if default is None or default is False else f"{info.help} [{default}]"
+            shown = described(text_or_empty(info.help), default)
             if isinstance(info, typer.models.ArgumentInfo):
                 arguments.append(word.upper() + "…" * (get_origin(hint) is list))
                 rows.append([code(arguments[-1]), takes(hint), shown])
