@@ -136,7 +136,7 @@ def test_a_lie_among_liars_has_nobody_to_copy():
     np.testing.assert_array_equal(same.features, said.features)
 
 
-@pytest.mark.parametrize("estimator", ["weighted", "fedvarp", "regression"])
+@pytest.mark.parametrize("estimator", ["weighted", "fedvarp", {"name": "regression", "weights": "selection"}])
 def test_what_is_not_finite_is_left_out_and_the_others_count_as_before(federation, estimator):
     """The sum with weights 1 is the sum over the others alone, and nothing of the refused is remembered."""
     got, _, parts = everyone(federation, estimator=estimator, **attacked("nan"))

@@ -23,7 +23,6 @@ CLAIMS = {
     "data-variability": "variances",
     "pivotal": "norms",
     "cube": "norms",
-    "frontier": "norms",
 }
 CLUSTERED = {"hcsfed": "norms", "hcsfed-published": "features"}
 
@@ -46,7 +45,7 @@ def population(n, seed, equal):
 
 
 def options(name):
-    return {"chances": "norm"} if name in ("pivotal", "cube", "frontier") else {}
+    return {"chances": "norm"} if name in ("pivotal", "cube") else {}
 
 
 def lied(view, need, value, k=2):

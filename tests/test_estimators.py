@@ -8,10 +8,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import Ridge
 
 import hcsfed
-from hcsfed.aggregate import ESTIMATORS, Difference, Setup, WeightedSum
+from hcsfed.aggregate import ESTIMATORS, Difference, Regression, Setup, WeightedSum
 from hcsfed.assemble import assemble
 from hcsfed.errors import SettingError
 from hcsfed.rng import stream
@@ -26,7 +25,8 @@ KINDS = {
     "client": Difference(),
     "cluster": Difference(state="cluster", clusters=3),
     "none": Difference(state="none"),
-    "ridge": Difference(opening="ridge", penalty=0.3),
+    "nearest": Difference(opening="nearest"),
+    "regression": Regression(weights="selection", penalty=0.3),
 }
 
 
@@ -52,14 +52,18 @@ def guessing(estimator, ground, draw):
     state = estimator.start(ground)
     state["kept"][:] = draw.normal(size=state["kept"].shape)
     parts = np.eye(len(ground.weights))
-    if estimator.state == "cluster":
+    if estimator.name == "regression":
+        state["known"][:4] = True
+        state["features"] = draw.normal(size=(N, K)).astype(np.float32)
+        state["products"], x = draw.normal(size=(K, D)), draw.normal(size=(4, K))
+        state["moments"], state["rounds"], state["begun"] = x.T @ x, np.ones(1), np.ones(1, bool)
+    elif estimator.state == "cluster":
         state["labels"] = draw.permutation(np.arange(N) % 3)
         parts = np.eye(3)[state["labels"]]
-    if estimator.opening == "ridge":
+        state["begun"] = np.ones(1, bool)
+    if estimator.opening == "nearest":
         state["known"][:4] = True
         state["kept"][4:] = 0
-        state["features"] = draw.normal(size=(N, K)).astype(np.float32)
-        state["products"] = state["features"][:4].T.astype(float) @ state["kept"][:4].astype(float)
     if len(state["kept"]):
         state["mean"] = ground.weights @ parts @ state["kept"].astype(float)
     return state
@@ -102,13 +106,13 @@ def test_unbiased_with_balanced_and_unequal_designs_by_monte_carlo(selector, dra
     ground, looks = setup(weights), view(weights, draw.normal(size=(N, K)).astype(np.float32))
     looks = hcsfed.types.View(**{**vars(looks), "norms": np.ones(N)})
     updates = draw.normal(size=(N, D)).astype(np.float32)
-    state = guessing(KINDS["ridge"], ground, draw)
+    state = guessing(KINDS["regression"], ground, draw)
     chosen = SELECTORS.build(selector)
     estimates = []
     for t in range(3000):
         selection = pick(chosen, looks, 3, stream(0, selector, t))
         memory = {name: array.copy() for name, array in state.items()}
-        estimates.append(estimate(KINDS["ridge"], ground, memory, looks, selection, updates))
+        estimates.append(estimate(KINDS["regression"], ground, memory, looks, selection, updates))
     error = np.std(estimates, axis=0) / np.sqrt(len(estimates))
     assert (np.abs(np.mean(estimates, axis=0) - weights @ updates) < 4.5 * error).all()
 
@@ -127,37 +131,32 @@ def test_own_weights_are_biased_and_say_so(draw):
     assert found == pytest.approx(last.mean(axis=0), abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["client", "ridge"])
-def test_exact_for_a_right_guess_whoever_comes(kind, draw):
-    """Updates that are linear in the features, known of more clients than features: nothing is left to chance."""
+def test_exact_for_a_right_guess_whoever_comes(draw):
     weights = draw.dirichlet(np.ones(N))
-    features = draw.normal(size=(N, K)).astype(np.float32)
-    updates = (features @ draw.normal(size=(K, D))).astype(np.float32)
-    estimator = Difference(opening="ridge", penalty=1e-9) if kind == "ridge" else Difference()
-    ground, looks = setup(weights), view(weights, features)
-    state = estimator.start(ground)
-    first = np.arange(4) if kind == "ridge" else np.arange(N)
-    estimate(estimator, ground, state, looks, Selection(first, np.ones(len(first))), updates)
-    ids = np.array([2, 6])
-    found = estimate(estimator, ground, state, looks, Selection(ids, np.array([3.0, 0.2])), updates)
+    updates = draw.normal(size=(N, D)).astype(np.float32)
+    ground, looks = setup(weights), view(weights, None)
+    state = Difference().start(ground)
+    estimate(Difference(), ground, state, looks, Selection(np.arange(N), np.ones(N)), updates)
+    found = estimate(Difference(), ground, state, looks, Selection(np.array([2, 6]), np.array([3.0, 0.2])), updates)
     assert found == pytest.approx(weights @ updates, abs=1e-5)
 
 
-def test_regression_equals_predicting_every_client_one_by_one(draw):
+def test_who_was_never_picked_is_guessed_like_the_nearest_who_was(draw):
     weights = draw.dirichlet(np.ones(N))
-    ground, looks = setup(weights), view(weights, draw.normal(size=(N, K)).astype(np.float32))
+    features = np.array([[0, 0], [9, 9], [1, 0], [8, 9], [0, 1], [7, 7], [0.2, 0]], np.float32)
+    ground, looks = setup(weights), view(weights, features)
     updates = draw.normal(size=(N, D)).astype(np.float32)
-    state = guessing(KINDS["ridge"], ground, draw)
-    x, y = (state[name][:4].astype(float) for name in ("features", "kept"))
-    model = Ridge(0.3 * np.trace(x.T @ x) / K, fit_intercept=False).fit(x, y)
-    guesses = np.concatenate([y, model.predict(state["features"][4:])])
+    estimator = Difference(opening="nearest")
+    state = estimator.start(ground)
+    estimate(estimator, ground, state, looks, Selection(np.array([0, 1]), np.ones(2)), updates)
+    guesses = updates[[0, 1, 0, 1, 0, 1, 0]].astype(float)
     selection = Selection(np.array([1, 5]), np.array([0.4, 0.9]))
     expected = weights @ guesses + selection.weights @ (updates - guesses)[selection.ids]
-    found = estimate(KINDS["ridge"], ground, state, looks, selection, updates)
+    found = estimate(estimator, ground, state, looks, selection, updates)
     assert found == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["client", "cluster", "ridge"])
+@pytest.mark.parametrize("kind", ["client", "cluster", "nearest", "regression"])
 def test_the_running_mean_is_the_mean_of_what_is_kept_however_chunked(kind, draw):
     weights = draw.dirichlet(np.ones(N))
     ground, looks = setup(weights), view(weights, draw.normal(size=(N, K)).astype(np.float32))
@@ -254,11 +253,20 @@ def test_a_regression_has_everyone_send_one_feature_whoever_selects(digits):
 
 def test_an_opening_of_a_few_steps_costs_few_and_counts_them(digits):
     """Everyone takes 1 of 2 steps once; the picked have the model already, and train in full."""
-    run = simulate(digits, selector=Frontier(opening=1), rounds=2, **QUICK)
+    run = simulate(digits, selector=Frontier(opening=1, first=1.0), rounds=2, **QUICK)
     model, sketch = 4 * run.about["dimension"], 4 * 64
     assert [r["local_steps"] for r in run.history] == [12 * 1 + 4 * 2, 4 * 2]
     assert [r["upload_bytes"] for r in run.history] == [12 * sketch + 4 * (model + sketch), 4 * (model + sketch)]
     assert [r["download_bytes"] for r in run.history] == [12 * model, 4 * model]
+
+
+def test_twice_the_cohort_answers_first_and_is_paid_for(digits):
+    run = simulate(digits, selector=Frontier(opening=1), rounds=2, **QUICK)
+    model, sketch = 4 * run.about["dimension"], 4 * 64
+    assert [len(r["ids"]) for r in run.history] == [8, 4]
+    assert run.history[0]["upload_bytes"] == 12 * sketch + 8 * (model + sketch)
+    many = simulate(digits, selector=Frontier(first=99.0), rounds=1, **QUICK)
+    assert len(many.history[0]["ids"]) == 12
 
 
 def test_an_opening_of_all_steps_is_the_sketch_of_the_round(digits):
@@ -280,11 +288,18 @@ def test_frontier_is_a_preset_that_settings_can_change():
     [
         ({"estimator": "fedvarpp"}, "did you mean 'fedvarp'"),
         ({"estimator": {"name": "difference", "state": "server"}}, "state of difference must be one of client"),
-        ({"estimator": {"name": "difference", "penalty": 0}}, "penalty of difference"),
+        ({"estimator": {"name": "regression", "penalty": 0}}, "penalty of regression"),
+        ({"estimator": {"name": "regression", "recency": -1}}, "recency of regression"),
+        (
+            {"estimator": {"name": "regression", "weights": "own"}},
+            "weights of regression must be one of selection, cal",
+        ),
         ({"estimator": {"name": "difference", "clusters": 0}}, "clusters of difference"),
-        ({"estimator": {"name": "difference", "state": "cluster", "opening": "ridge"}}, "opening of difference"),
+        ({"estimator": {"name": "difference", "state": "cluster", "opening": "nearest"}}, "opening of difference"),
         ({"selector": {"name": "frontier", "opening": -1}}, "opening of frontier"),
         ({"selector": {"name": "frontier", "design": "random"}}, "design of frontier"),
+        ({"selector": {"name": "frontier", "chances": "norm"}}, "chances of frontier must be one of residual, even"),
+        ({"selector": {"name": "frontier", "first": 0.5}}, "first of frontier must be a number >= 1"),
         ({"estimator": {"name": "mifa", "clusters": 3}}, "takes no options"),
     ],
 )

@@ -114,7 +114,7 @@ def ask(parts: Parts, standing: Standing, now: Within, view: View) -> tuple[Sele
     if not len(picked):
         return selector, picked
     share = float(view.weights[view.available].sum()) / now.whole
-    return selector, replace(picked, weights=picked.weights * share)
+    return selector, replace(picked, weights=picked.weights * share, info={**picked.info, "share": share})
 
 
 def circumstances(parts: Parts, now: Within, asked: Selection, cost: Cost) -> dict[str, int | float | None]:

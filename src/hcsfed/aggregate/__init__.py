@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from hcsfed.aggregate.algorithms import FedAvg, FedProx
 from hcsfed.aggregate.contract import Algorithm, Setup
-from hcsfed.aggregate.difference import Difference, clusterfedvarp, fedvarp, mifa, regression
+from hcsfed.aggregate.difference import Difference, clusterfedvarp, fedvarp, mifa
 from hcsfed.aggregate.estimate import WeightedSum, add_rows, as_array, row_norms
 from hcsfed.aggregate.estimator import Estimator, Total, Weighted
 from hcsfed.aggregate.fednova import FedNova
 from hcsfed.aggregate.lag import Lag
+from hcsfed.aggregate.regression import Regression
 from hcsfed.aggregate.robust import Robust, median, trimmed
 from hcsfed.aggregate.scaffold import Scaffold
 from hcsfed.aggregate.server import Adam, Momentum, Server, Sgd, Yogi
@@ -31,7 +32,7 @@ ESTIMATORS.add("difference", Difference)
 ESTIMATORS.add("fedvarp", fedvarp)
 ESTIMATORS.add("clusterfedvarp", clusterfedvarp)
 ESTIMATORS.add("mifa", mifa)
-ESTIMATORS.add("regression", regression)
+ESTIMATORS.add("regression", Regression)
 ESTIMATORS.add("median", median)
 ESTIMATORS.add("trimmed-mean", trimmed)
 
@@ -54,6 +55,7 @@ __all__ = [
     "FedProx",
     "Lag",
     "Momentum",
+    "Regression",
     "Robust",
     "Scaffold",
     "Server",
@@ -69,7 +71,6 @@ __all__ = [
     "fedvarp",
     "median",
     "mifa",
-    "regression",
     "row_norms",
     "trimmed",
 ]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hcsfed.errors import bad
 from hcsfed.rng import stream
-from hcsfed.types import Bools, Features, Floats, Ints, View
+from hcsfed.types import Features, Floats, Ints
 
 
-def clustered(view: View, clusters: int, owner: str) -> Ints:
+def clustered(x: Features, clusters: int) -> Ints:
     """k-means of the features; the same for the same features, whoever runs it."""
     from warnings import catch_warnings, simplefilter
 
@@ -19,7 +18,7 @@ def clustered(view: View, clusters: int, owner: str) -> Ints:
     seed = int(stream(0, "proxy clusters").integers(1 << 31))
     with catch_warnings():
         simplefilter("ignore", ConvergenceWarning)  # fewer distinct clients than clusters
-        labels = KMeans(clusters, n_init=1, random_state=seed).fit_predict(filled(view, owner)[0])
+        labels = KMeans(clusters, n_init=1, random_state=seed).fit_predict(x)
     return np.asarray(labels, np.int64)
 
 
@@ -29,14 +28,3 @@ def centres(x: Features, labels: Ints, clusters: int) -> Floats:
     for h in np.unique(labels):
         middle[h] = x[labels == h].mean(axis=0, dtype=np.float64)
     return middle
-
-
-def filled(view: View, owner: str) -> tuple[Features, Bools]:
-    """The features of a view that must have them, and of whom they are known; of the others the mean of the known."""
-    if view.features is None:
-        raise bad("view", owner, "given with features", None)
-    if np.isfinite(view.features.sum()):
-        return view.features, np.ones(len(view.features), bool)
-    met = np.asarray(np.isfinite(view.features).all(axis=1))
-    middle = view.features[met].mean(axis=0, dtype=np.float64) if met.any() else 0.0
-    return np.where(met[:, None], view.features, middle).astype(view.features.dtype), met

@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hcsfed.aggregate.clusters import centres, clustered, filled
+from hcsfed.aggregate.clusters import centres, clustered
 from hcsfed.aggregate.contract import Setup
-from hcsfed.aggregate.estimate import WeightedSum, add_products, add_rows, as_array
+from hcsfed.aggregate.estimate import WeightedSum, add_rows, as_array
 from hcsfed.aggregate.estimator import Total
+from hcsfed.aggregate.first import newcomers, remember
 from hcsfed.errors import bad
 from hcsfed.shelf import Shelf
-from hcsfed.types import Features, Floats, Ints, Selection, State, View
+from hcsfed.types import Bools, Features, Floats, Ints, Selection, State, View
 from hcsfed.updates import Updates, Vectors
 
 
@@ -40,21 +41,18 @@ class Difference:
         first features. ``none``: nothing, which leaves the selection's own weights.
     opening
         The guess for those of whom nothing is kept yet. ``zero``; ``full``: there are none, as everyone answers in the
-        first round; ``ridge``: by ridge regression of the kept updates on everyone's first features (``client``
-        only). These may come from fewer local steps than the updates: the regression finds the scale.
+        first round; ``nearest``: what is kept of the client whose first feature is nearest (``client`` only; everyone
+        not heard is compared with everyone heard).
     clusters
         H.
-    penalty
-        Of the regression, in units of the mean eigenvalue of the features' second moments.
     weights
         ``selection``, or ``own``: ω_i in place of weights_i. Then the estimate is the mean of all last updates (MIFA):
         biased, never far off, and no weight can explode.
     """
 
     state: Literal["client", "cluster", "none"] = "client"
-    opening: Literal["zero", "full", "ridge"] = "zero"
+    opening: Literal["zero", "full", "nearest"] = "zero"
     clusters: int = 10
-    penalty: float = 0.01
     weights: Literal["selection", "own"] = "selection"
 
     name: ClassVar[str] = "difference"
@@ -62,21 +60,19 @@ class Difference:
     def __post_init__(self) -> None:
         for parameter, value, allowed in (
             ("state", self.state, ("client", "cluster", "none")),
-            ("opening", self.opening, ("zero", "full", "ridge")),
+            ("opening", self.opening, ("zero", "full", "nearest")),
             ("weights", self.weights, ("selection", "own")),
         ):
             if value not in allowed:
                 raise bad(parameter, self.name, "one of " + ", ".join(allowed), value)
         if isinstance(self.clusters, bool) or not isinstance(self.clusters, int) or self.clusters < 1:
             raise bad("clusters", self.name, "an int >= 1", self.clusters)
-        if not 0 < self.penalty < np.inf:
-            raise bad("penalty", self.name, "a number > 0", self.penalty)
-        if self.opening == "ridge" and self.state != "client":
+        if self.opening == "nearest" and self.state != "client":
             raise bad("opening", self.name, f"zero or full where state is {self.state}", self.opening)
 
     @property
     def compares(self) -> bool:
-        return self.state == "cluster" or self.opening == "ridge"
+        return self.state == "cluster" or self.opening == "nearest"
 
     @property
     def everyone_first(self) -> bool:
@@ -91,51 +87,46 @@ class Difference:
             else np.zeros((clusters, setup.dimension), np.float32),
             "mean": np.zeros(setup.dimension),  # Σ_r (Σ_k ω_k of those whom r stands for)·y_r, as it changes
         }
-        if self.opening == "ridge":
+        if self.opening == "nearest":
             memory["known"] = np.zeros(setup.clients, bool)
         return memory
 
     def open(self, setup: Setup, state: State, view: View, selection: Selection) -> Total:
-        if self.compares:
+        if self.state == "cluster":
             self._meet(setup, state, view)
         owner = self._owner(state, setup.clients)
-        weights = setup.weights[selection.ids] if self.weights == "own" else selection.weights
+        ids = selection.ids
+        weights = setup.weights[ids] if self.weights == "own" else selection.weights
         beta = np.zeros(len(state["kept"]))  # what the mean does not hold already
         if len(beta):
-            np.subtract.at(beta, owner[selection.ids], weights)
+            np.subtract.at(beta, owner[ids], weights)
+        if self.opening == "nearest" and remember(state, view, self.name):
+            heard = state["known"]
+            if heard.any() and not heard.all():
+                left = np.where(heard, 0.0, setup.weights)
+                np.subtract.at(left, ids, np.where(heard[ids], 0.0, weights))
+                np.add.at(beta, nearest(state["features"], heard), left[~heard])
         kept = setup.rows(state, "kept", self.name)
         total = WeightedSum(setup.dimension, setup.device, state["mean"])
         used = np.flatnonzero(beta)
         for at, rows in kept.blocks(used):
             total.add(rows, beta[used[at]])
-        if self.opening == "ridge" and state["known"].any():
-            total.add(state["products"], self._regressed(state, setup.weights, selection.ids, weights))
         return _Correction(self, setup, state, owner, kept, total)
 
     def _meet(self, setup: Setup, state: State, view: View) -> None:
-        """First features of clients that the server hears of for the first time.
-
-        Of whom it has heard nothing yet, it guesses what it guesses of a client like the mean of the others: nobody may
-        be left out of Σ ω_k·ŷ_k because it was out of reach.
-        """
-        begun = "features" in state or "labels" in state
-        if (begun and "met" not in state) or not view.available.any():  # everyone is known, or nobody there
+        """First features of clients that the server hears of for the first time: they find their clusters."""
+        begun = "labels" in state
+        came = newcomers(state, view, self.name)
+        if came is None:
             return
-        x, met = filled(view, self.name)
-        new = met & ~state["met"] if begun else met
-        if self.opening == "ridge":
-            features = state.setdefault("features", x.copy())
-            state.setdefault("products", np.zeros((x.shape[1], setup.dimension)))  # Xᵀ·Y of the known
-            features[new | ~met] = x[new | ~met]
-        elif begun:
+        x, met, new = came
+        if begun:
             self._move(setup, state, x, np.flatnonzero(new))
         else:
-            state["labels"] = clustered(view, len(state["kept"]), self.name)
+            state["labels"] = clustered(x, len(state["kept"]))
             state["centres"] = centres(x[met], state["labels"][met], len(state["kept"]))
-        state["met"] = met
         if met.all():
             state.pop("centres", None)
-            del state["met"]
 
     def _move(self, setup: Setup, state: State, x: Features, new: Ints) -> None:
         """Newcomers join the cluster that they are nearest to, and the mean of all guesses follows."""
@@ -151,22 +142,6 @@ class Difference:
             none_yet = np.zeros(clients, np.int64)
             return np.asarray(state.get("labels", none_yet))
         return np.arange(clients)
-
-    def _regressed(self, state: State, shares: Floats, ids: Ints, weights: Floats) -> Floats:
-        """How much of each row of Xᵀ·Y is in Σ_k ω_k·ŷ_k − Σ_{i∈S} weights_i·ŷ_i, over the k of whom none is kept.
-
-        With X the first features of those whose updates Y are kept, ŷ(x) = (Xᵀ·Y)ᵀ·(XᵀX + λI)⁻¹·x, linear in x: all
-        the guesses together cost as much as one, and Xᵀ·Y has no more rows than a feature has numbers.
-        """
-        known = state["known"]
-        left = np.where(known, 0.0, shares)
-        np.subtract.at(left, ids, np.where(known[ids], 0.0, weights))
-        at = np.flatnonzero(left)
-        wanted = left[at] @ state["features"][at].astype(np.float64)
-        x = state["features"][known].astype(np.float64)
-        moments = x.T @ x
-        ridge = max(self.penalty * float(np.trace(moments)) / len(moments), np.finfo(float).tiny)
-        return np.asarray(np.linalg.solve(moments + ridge * np.eye(len(moments)), wanted))
 
 
 @dataclass(eq=False)
@@ -195,8 +170,7 @@ class _Correction:
         if self.estimator.state == "client":
             change = vectors - self.kept.read(ids)
             add_rows(state["mean"], change, shares)
-            if self.estimator.opening == "ridge":
-                add_products(state["products"], state["features"][ids], change)
+            if self.estimator.opening == "nearest":
                 state["known"][ids] = True
             self.kept.write(ids, vectors)
         elif self.estimator.state == "cluster":
@@ -230,6 +204,9 @@ def mifa() -> Difference:
     return Difference(opening="full", weights="own")
 
 
-def regression(penalty: float = 0.01) -> Difference:
-    """Each client's last update; for those never picked, ridge regression of updates on first features."""
-    return Difference(opening="ridge", penalty=penalty)
+def nearest(x: Features, known: Bools) -> Ints:
+    """For each of those who are not known, the nearest who is."""
+    from sklearn.metrics import pairwise_distances_argmin
+
+    heard = np.flatnonzero(known)
+    return np.asarray(heard[pairwise_distances_argmin(x[~known], x[heard])])

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     import torch
 
 
-_STRETCH = 512  # columns whose sums stay in the cache
-
-
 def as_array(vectors: Vectors) -> NDArray[Any]:
     """As NumPy, without a copy where the numbers are in host memory."""
     return vectors if isinstance(vectors, np.ndarray) else np.asarray(vectors.cpu().numpy())
@@ -70,11 +67,6 @@ def add_rows(total: Floats, rows: NDArray[Any], weights: Floats) -> None:
     compiled(_add)(total, rows, weights)
 
 
-def add_products(total: Floats, left: NDArray[Any], right: NDArray[Any]) -> None:
-    """Total += leftᵀ·right in float64, one row of both after another."""
-    compiled(_products)(total, left, right, _STRETCH)
-
-
 def row_norms(vectors: Vectors) -> Floats:
     """‖u_k‖ of each row, in float64."""
     if isinstance(vectors, np.ndarray) or vectors.device.type == "cpu":
@@ -90,17 +82,6 @@ def _add(total: Floats, rows: NDArray[Any], weights: Floats) -> None:
         weight, row = weights[i], rows[i]
         for j in range(len(row)):
             total[j] += weight * row[j]
-
-
-def _products(total: Any, left: Any, right: Any, stretch: int) -> None:
-    width = right.shape[1]
-    for first in range(0, width, stretch):
-        last = min(first + stretch, width)
-        for i in range(len(right)):
-            for j in range(left.shape[1]):
-                factor = np.float64(left[i, j])
-                for p in range(first, last):
-                    total[j, p] += factor * right[i, p]
 
 
 def _squares(rows: NDArray[Any]) -> Floats:

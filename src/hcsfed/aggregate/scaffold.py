@@ -16,6 +16,7 @@ from hcsfed.aggregate.algorithms import FedAvg
 from hcsfed.aggregate.clusters import clustered
 from hcsfed.aggregate.contract import Setup
 from hcsfed.aggregate.estimate import add_rows, as_array
+from hcsfed.aggregate.first import filled
 from hcsfed.errors import bad
 from hcsfed.settings import LocalTraining
 from hcsfed.types import Features, Ints, State, View
@@ -102,7 +103,7 @@ class Scaffold(FedAvg):
 
     def open(self, setup: Setup, state: State, parameters: Vectors, view: View) -> None:
         if self.state == "cluster" and "labels" not in state and view.available.any():
-            state["labels"] = clustered(view, len(state["own"]), self.name)
+            state["labels"] = clustered(filled(view, self.name)[0], len(state["own"]))
 
     def learn(self, setup: Setup, state: State, parameters: Vectors, updates: Updates, round: int) -> None:
         if self.state == "none":

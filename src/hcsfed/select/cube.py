@@ -23,7 +23,7 @@ from hcsfed.types import Features, Floats, Ints, Selection, View
 
 _DIRECTIONS = 8  # by which neighbours are told
 _CELL = 8
-_MOST = 16
+MOST = 16  # directions
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Cube:
         if view.features is None:
             raise bad("view", self.name, "given with features", None)
         pi = inclusion(capped(chances_of(self.chances, view.weights, view.norms), self.max_share), size)
-        directions = self.directions or min(size, _MOST)
+        directions = self.directions or min(size, MOST)
         ids = cube(view.features, view.weights, pi, directions, rng, local=self.local, exact=self.exact)
         return Selection(ids, view.weights[ids] / pi[ids], pi)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from hcsfed.errors import bad
 from hcsfed.select.contract import Claims
-from hcsfed.select.cube import Cube
-from hcsfed.select.pivotal import Chances, LocalPivotal
-from hcsfed.types import Selection, View
+from hcsfed.select.cube import MOST, cube
+from hcsfed.select.draws import inclusion
+from hcsfed.select.pivotal import local_pivotal
+from hcsfed.types import Floats, Selection, View
 
 
 @dataclass(frozen=True)
@@ -19,9 +21,11 @@ class Frontier:
     """A balanced cohort whose answers correct the server's guess of every update; sets features and estimator too.
 
     1. *Sketches*: everyone sends one in the first round, from a few local steps; afterwards it comes with an answer.
-    2. *Design*: the cohort is balanced on what the server knows of the clients (the cube method), unbiased.
-    3. *Estimator*: the difference estimator, which guesses the update of a client by its last one, and by ridge
-       regression on the sketches where there is none. ``estimator=weighted`` and others can be set instead.
+    2. *Design*: unbiased, balanced on what the sketches say of the clients (the cube method), with more places for
+       those whose guess should be further off, because they were not heard for long.
+    3. *Estimator*: a guess of every client's update, by regression on the sketches and by what the client sent last,
+       corrected by those who answer (:class:`~hcsfed.aggregate.Regression`). ``estimator=weighted`` and others can be
+       set instead.
 
     Parameters
     ----------
@@ -30,38 +34,51 @@ class Frontier:
     features
         What clients are compared by: a name of :data:`hcsfed.features.FEATURES`.
     chances
-        π ∝ ω_k (``weight``), all ``equal``, or ∝ ω_k‖u_k‖ (``norm``).
+        π ∝ ω_k·ρ_k, where ρ_k is how far off the guess should be: ``residual``, √(1 + rounds since the client was
+        heard), or ``even``, for all the same.
     estimator
         What is made of the answers, unless the run's settings say otherwise.
     opening
         Local steps that everyone takes for its first sketch, scaled up to those of a round; 0: a whole round's.
-    max_share
-        As in :class:`~hcsfed.select.cube.Cube`.
+    first
+        How many times the cohort answers in the first round, when nothing can be guessed yet.
     """
 
     design: Literal["cube", "pivotal"] = "cube"
     features: str = "sketch"
-    chances: Chances = "weight"
+    chances: Literal["residual", "even"] = "residual"
     estimator: str = "regression"
-    opening: int = 5
-    max_share: float = 1.0
+    opening: int = 10
+    first: float = 2.0
 
     name: ClassVar[str] = "frontier"
+    claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=True, needs=frozenset({"features"}))
 
     def __post_init__(self) -> None:
-        if self.design not in ("cube", "pivotal"):
-            raise bad("design", self.name, "one of cube, pivotal", self.design)
+        for parameter, value, allowed in (
+            ("design", self.design, ("cube", "pivotal")),
+            ("chances", self.chances, ("residual", "even")),
+        ):
+            if value not in allowed:
+                raise bad(parameter, self.name, "one of " + ", ".join(allowed), value)
         if isinstance(self.opening, bool) or not isinstance(self.opening, int) or self.opening < 0:
             raise bad("opening", self.name, "an int >= 0", self.opening)
-        self._drawing()
-
-    @property
-    def claims(self) -> Claims:
-        return self._drawing().claims
-
-    def _drawing(self) -> Cube | LocalPivotal:
-        design = Cube if self.design == "cube" else LocalPivotal
-        return design(features=self.features, chances=self.chances, max_share=self.max_share)
+        if not self.first >= 1 or not isfinite(self.first):
+            raise bad("first", self.name, "a number >= 1", self.first)
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
-        return self._drawing().select(view, size, rng)
+        if view.features is None:
+            raise bad("view", self.name, "given with features", None)
+        off = view.weights * self._residuals(view)
+        pi = inclusion(off, size)
+        if self.design == "cube":
+            ids = cube(view.features, off, pi, min(size, MOST), rng)
+        else:
+            ids = local_pivotal(view.features, pi, rng)
+        return Selection(ids, view.weights[ids] / pi[ids], pi)
+
+    def _residuals(self, view: View) -> Floats:
+        """ρ_k but for its scale."""
+        if self.chances == "even" or view.ages is None:
+            return np.ones(view.clients)
+        return np.asarray(np.sqrt(1.0 + view.ages))
