@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from hcsfed.assemble import assemble
@@ -74,8 +79,8 @@ def test_adversaries(study):
         assert row["attack"] == "more" or row["share"] == [0, 0], "what is no number has no weight"
     liars = rows["importance", "more", "none"], rows["importance", "more", "bounds"]
     assert min(liars[0]["chance"]) > max(liars[1]["chance"]) > 1
-    assert len([p for p in kept if p.suffix == ".safetensors"]) == 2 * len(rows)
-    assert len(table) == 3 + 3 + 2 * 2 + 3 - 2
+    assert len(kept) == 2 * len(rows)
+    assert len(table) == 2 + 2 + 2 + 1 + 2 + 2, "a head and a line for each selector, with two lines of rule"
 
 
 def test_reach(study):
@@ -146,6 +151,24 @@ def test_bad_input_is_one_line(words, told, monkeypatch, tmp_path, capsys):
     assert told in err
     assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_ends_a_study_with_one_line(tmp_path):
+    words = ["covariance", *TINY, "--draws", "1000000", "--data", "digits", "--out", "kept"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hcsfed", "study", *words],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while len(psutil.Process(process.pid).children()) < 2 and time.monotonic() < deadline:  # one of them keeps count
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the children as well
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "hcsfed: interrupted; what was finished is saved\n"
 
 
 # ---- What is measured -------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ ATTACKS: dict[str, Assault] = {
     "replay": Assault("the first round's update for ever", {"name": "replay"}),
 }
 HONEST = "nobody"
+FIGURES = ("chance", "share", "error", "accuracy")
 CLAIMS = frozenset({"norms", "losses", "variances"})
 LOOSE = {"max_share": 1.0, "min_share": 0.0}
 GUARDS: dict[str, dict[str, Any]] = {
@@ -75,7 +76,6 @@ def adversaries(
     set_: f.Assign = None,
     out: frame.Out = Path("runs/adversaries"),
     jobs: frame.Jobs = 0,
-    on: f.On = "processes",
     result: frame.Result = None,
 ) -> None:
     """For every selector and attack: the attackers' chance, their share, and the harm, before and after each guard.
@@ -83,7 +83,6 @@ def adversaries(
     Chance, share and error are of one round on the path of honest full participation, after a server has lived there
     with the attackers; accuracy is that of a run. The same command with the same --out continues where it was.
     """
-    from hcsfed.grid import Cell
     from hcsfed.settings import with_seed
     from hcsfed.variants import variants
 
@@ -102,20 +101,20 @@ def adversaries(
         for one in chosen
         for attack, guard, told in situations(one, base, _named(attacks), share)
     ]
-    grid = [
-        Cell(f"{attack}/{guard}/{one.slug}-s{seed}", with_seed(told, seed))
+    questions = [
+        Question(
+            f"{attack}/{guard}/{one.slug}-s{seed}",
+            measured,
+            {"settings": with_seed(told, seed).nested(), "at": at, "draws": draws},
+        )
         for one, attack, guard, told in cases
         for seed in range(seeds)
     ]
-    rest = {"at": at, "draws": draws}
-    questions = [Question(c.name, measured, {"settings": c.settings.nested(), **rest}) for c in grid]
-    moments = frame.answers(questions, out / "moments", jobs)
-    ends = [run.final_accuracy for run in frame.done(grid, out / "runs", jobs, on)]
+    found = frame.answers(questions, out, jobs)
     rows = [
         {"selector": one.label, "attack": attack, "guard": guard}
-        | {figure: [m[figure] for m in moments[i : i + seeds]] for figure in ("chance", "share", "error")}
-        | {"accuracy": ends[i : i + seeds]}
-        for i, (one, attack, guard, _) in zip(range(0, len(grid), seeds), cases, strict=True)
+        | {figure: [answer[figure] for answer in found[i : i + seeds]] for figure in FIGURES}
+        for i, (one, attack, guard, _) in zip(range(0, len(found), seeds), cases, strict=True)
     ]
     frame.write(result, base, seeds, attackers=share, at=at, draws=draws, rows=rows)
     print(shown(rows))
@@ -180,17 +179,21 @@ def bounds_of(selector: Selector, settings: Settings, *, tight: bool) -> dict[st
     return {name: value for name, value in wanted.items() if name in known}
 
 
-def measured(settings: Mapping[str, Any], at: int, draws: int) -> dict[str, float]:
-    """Chance, share and error of one situation, with one seed."""
+def measured(settings: Mapping[str, Any], at: int, draws: int) -> dict[str, float | None]:
+    """Chance, share and error of one situation with one seed, and the accuracy of a run; None where it diverged."""
     from hcsfed.assemble import assemble
     from hcsfed.cli.study.influence import influence
     from hcsfed.cli.study.path import scenes
+    from hcsfed.errors import DivergedError
     from hcsfed.settings import Settings, merge
+    from hcsfed.simulate import run
 
-    told = merge(Settings(), settings)
-    parts = assemble(told)
-    path = scenes(parts, at + 1)
-    return asdict(influence(parts, path, draws))
+    parts = assemble(merge(Settings(), settings))
+    found: dict[str, float | None] = asdict(influence(parts, scenes(parts, at + 1), draws))
+    try:
+        return found | {"accuracy": run(parts).final_accuracy}
+    except DivergedError:
+        return found | {"accuracy": None}
 
 
 def shown(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -208,10 +211,9 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> str:
 def cell(row: Mapping[str, Any] | None, attack: str) -> str:
     if row is None:
         return "–"
-    end = f"{frame.short(float(np.mean(row['error'])))} · {100 * float(np.mean(row['accuracy'])):.0f} %"
+    end = f"{frame.short(float(np.mean(row['error'])))} · {frame.percent(row['accuracy'])}"
     if attack == HONEST:
         return end
     # Of a centre nobody has a share by weight and length.
-    robust = row["guard"] in ("trimmed", "median")
-    share = "" if robust else f" · {100 * float(np.mean(row['share'])):.0f} %"
+    share = "" if "estimator" in GUARDS[row["guard"]] else f" · {frame.percent(row['share'])}"
     return f"{frame.short(float(np.mean(row['chance'])))} ×{share} · {end}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -88,7 +89,7 @@ def answers(questions: Sequence[Question], out: Path, jobs: int) -> list[dict[st
 
 
 def _prepare(threads: int, parent: int) -> None:
-    """A process that measures, and that ends when nobody waits for it any more."""
+    """A process that measures, and that ends when nobody waits for it any more: it has nothing to save."""
     from hcsfed.task import use_threads
 
     def watch() -> None:
@@ -97,6 +98,8 @@ def _prepare(threads: int, parent: int) -> None:
         os._exit(1)
 
     use_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     Thread(target=watch, daemon=True).start()
 
 
@@ -164,7 +167,12 @@ def short(value: float) -> str:
     """Two or three digits that count: 0.047, 1.3, 24, 1,600."""
     if abs(value) < 1e-9:
         return "0"
-    digits = (
-        f"{value:.2g}" if abs(value) < 10 else f"{value:,.0f}" if abs(value) < 1000 else f"{float(f'{value:.2g}'):,.0f}"
-    )
-    return digits
+    if abs(value) < 10:
+        return f"{value:.2g}"
+    return f"{value if abs(value) < 1000 else float(f'{value:.2g}'):,.0f}"
+
+
+def percent(values: Sequence[float | None], form: str = "{:.0f}") -> str:
+    """The mean share over seeds; a dash where some seed has none, as without classes or after a divergence."""
+    known = [value for value in values if value is not None]
+    return f"{form.format(100 * np.mean(known))} %" if len(known) == len(values) else "–"

@@ -211,4 +211,4 @@ def way(row: Mapping[str, Any]) -> str:
     words = [frame.mean(row["rounds"])]
     if row["about"] == "late":
         words.append(frame.mean([None if s is None else s / 60 for s in row["seconds"]]))
-    return " · ".join([*dict.fromkeys(words), f"{100 * float(np.mean(row['accuracy'])):.1f} %"])
+    return " · ".join([*dict.fromkeys(words), frame.percent(row["accuracy"], "{:.1f}")])
