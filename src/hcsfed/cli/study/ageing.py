@@ -25,9 +25,7 @@ def ageing(
         "hcsfed:features=sketch:refresh=stale,importance:refresh=stale:floor=0.1,"
         "importance:refresh=stale:floor=0.5,pivotal,cube"
     ),
-    ages: Annotated[
-        str, typer.Option("--ages", help="max_age in rounds, separated by commas; 0: never.")
-    ] = "0,10,20,40",
+    ages: Annotated[str, typer.Option("--ages", help="max_age in rounds, separated by commas; 0: never.")] = "0,20,40",
     targets: Annotated[str, typer.Option("--targets", help="Test accuracies, separated by commas.")] = "0.8,0.85",
     seeds: frame.Seeds = 3,
     data: f.Data = "mnist",

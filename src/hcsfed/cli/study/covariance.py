@@ -154,7 +154,7 @@ def shown(rows: Sequence[Mapping[str, Any]], selectors: Sequence[str]) -> str:
         total = frame.short(sum(found))
         if len(found) == 1:
             return total
-        return f"{frame.short(found[0])} {'−' if found[1] < 0 else '+'} {frame.short(abs(found[1]))} = {total}"
+        return f"{frame.short(found[0])} {'−' if found[1] < -1e-9 else '+'} {frame.short(abs(found[1]))} = {total}"
 
     here = [row for row in rows if not row["groups"]]
     plain = [s for s in selectors if any(mean(row, s) for row in here)]

@@ -123,19 +123,29 @@ def _keep(path: Path, question: Question, found: Mapping[str, Any]) -> None:
         raise RunFolderError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
 
-def write(path: Path | None, settings: Settings, seeds: int, **figures: Any) -> None:
-    """The figures as JSON, with what they depend on."""
+def write(path: Path | None, settings: Settings, seeds: int, rows: Sequence[Mapping[str, Any]], **asked: Any) -> None:
+    """The figures as JSON, a row a line, with what they depend on."""
     if path is None:
         return
     from importlib.metadata import version
 
     about = {"versions": {name: version(name) for name in ("hcsfed", "torch", "numpy")}, "seeds": seeds}
-    told = {**about, "settings": settings.nested(), **figures}
+    told = json.dumps({**about, **asked, "settings": settings.nested()}, indent=1).removesuffix("\n}")
+    lines = ",\n  ".join(json.dumps(_rounded(row)) for row in rows)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+        path.write_text(f'{told},\n "rows": [\n  {lines}\n ]\n}}\n', "utf-8")
     except OSError as error:
         raise RunFolderError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers to six digits: the others depend on the machine."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    return [_rounded(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
