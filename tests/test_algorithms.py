@@ -350,6 +350,27 @@ def test_lag_of_everyone_is_the_published_recursion(federation):
     assert 0 < sum(spoke) < 0.8 * n * rounds_
 
 
+@pytest.mark.parametrize("selector", ["random", "md"])
+def test_lag_of_a_few_is_the_recursion_of_those_who_were_asked(repeated, selector):
+    """Whoever was asked decides by how the model moved lately; its last upload stands for it, with its weight."""
+    rounds_, xi, window = 30, 0.1, 4
+    given = {"algorithm": {"name": "lag", "trigger": xi, "window": window}}
+    w, standing, told = history(repeated, rounds_, selector=selector, cohort=3, **given)
+    pairs, kept, moves, silent = hessians(repeated), np.full((6, 3), np.nan), [], 0
+    for ids, weights, upload in told:
+        bar, spoke, moved = xi * sum(moves[-window:]), 0, np.zeros(3)
+        for i, weight in zip(ids, weights, strict=True):
+            new = local_update(pairs[i], w, i + 1)
+            if np.isnan(kept[i]).any() or (6 * repeated.weights[i]) ** 2 * ((new - kept[i]) ** 2).sum() > bar:
+                kept[i], spoke = new, spoke + 1
+            moved += weight * kept[i]
+        w, silent = w + moved, silent + len(ids) - spoke
+        moves.append((moved**2).sum())
+        assert upload == 4 * 3 * spoke
+    assert standing.parameters.numpy() == pytest.approx(w, abs=2e-5)
+    assert 0.1 < silent / sum(len(ids) for ids, _, _ in told) < 0.9
+
+
 def test_lag_without_a_trigger_is_fedavg(federation):
     one, _ = last(federation, 4, cohort=3)
     other, _ = last(federation, 4, cohort=3, algorithm={"name": "lag", "trigger": 0.0})

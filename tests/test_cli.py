@@ -58,12 +58,18 @@ def test_json_is_one_object_with_the_promised_keys(hcsfed):
         "upload_bytes",
         "download_bytes",
         "local_steps",
+        "server_bytes",
+        "disk_bytes",
+        "to_target",
         "seconds",
         "history",
     }
     assert told["rounds"] == len(told["history"]) == 3
     assert told["rounds_to_target"] == 1
     assert told["local_steps"] == 3 * 3 * 2
+    assert told["to_target"] == {
+        figure: told[figure] // 3 for figure in ("upload_bytes", "download_bytes", "local_steps")
+    }
     assert told["settings"]["local"]["lr"] == 0.1
 
 

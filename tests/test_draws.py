@@ -125,6 +125,36 @@ def test_pairs_of_conditional_poisson_against_every_cohort():
     assert pairs(np.full(7, 3 / 7))[0, 1] == pytest.approx(3 * 2 / (7 * 6))
 
 
+@given(
+    sizes=st.lists(st.floats(0.1, 10.0), min_size=3, max_size=60),
+    giants=st.integers(0, 20),
+    factor=st.sampled_from([1.0, 10.0, 1e3, 1e6, 1e9]),
+    share=st.floats(0.02, 0.98),
+)
+@settings(deadline=None, max_examples=60)
+def test_the_law_of_largest_entropy_has_its_probabilities_however_unequal_they_are(sizes, giants, factor, share):
+    """By the sum over one unit of the probabilities of pairs, which its working chances alone determine."""
+    sizes = np.array(sizes)
+    sizes[:giants] *= factor
+    m = max(1, round(share * len(sizes)))
+    pi = inclusion(sizes, m)
+    joint = pairs(pi)
+    assert joint.sum(axis=1) == pytest.approx(m * pi, rel=1e-6, abs=1e-9)
+    assert (joint <= np.minimum.outer(pi, pi) + 1e-9).all()
+    assert (joint >= -1e-12).all()
+    assert len(conditional_poisson(pi, np.random.default_rng(0))) == m
+
+
+def test_half_of_a_hundred_and_ten_who_claim_a_hundredfold_are_drawn_as_they_should_be():
+    """Where differences of numbers near 1 are taken, both come out as nonsense, and no draw ever has the right size."""
+    rng = np.random.default_rng(0)
+    for sizes, m in ((rng.gamma(2.0, size=100), 50), (np.append(rng.gamma(9, size=90), rng.gamma(900, size=10)), 10)):
+        pi = inclusion(sizes, m)
+        runs = 400
+        count = sum(np.bincount(conditional_poisson(pi, rng), minlength=100) for _ in range(runs))
+        assert (np.abs(count / runs - pi) <= 4.5 * np.sqrt(pi * (1 - pi) / runs) + 1e-9).all()
+
+
 def test_compiled_and_plain_duels_agree():
     rng = np.random.default_rng(1)
     pi = inclusion(rng.random(5000), 50)

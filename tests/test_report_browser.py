@@ -105,6 +105,15 @@ def report(tmp_path_factory):
     return write_page(runs, tmp_path_factory.mktemp("page") / "report.html")
 
 
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory):
+    runs = [fake.run(name, s, rate=r) for name, r in (("full", 0.2), ("random", 0.1)) for s in (0, 1, 2)]
+    for run in runs:
+        for record in run.history:
+            record |= {"simulated_seconds": 30.0 + record["round"], "server_bytes": 31_400, "disk_bytes": 0}
+    return write_page(runs, tmp_path_factory.mktemp("page") / "timed.html")
+
+
 def outputs(browser):
     return browser.js("[...document.querySelectorAll('.key output')].map(o => o.textContent)")
 
@@ -178,6 +187,28 @@ def test_the_theme_goes_round(browser, report):
         seen.append(browser.js("getComputedStyle(document.body).backgroundColor"))
         browser.js("document.getElementById('theme').click()")
     assert seen == ["rgb(253, 252, 250)", "rgb(253, 252, 250)", "rgb(21, 23, 27)"]
+
+
+def test_a_clock_gives_a_fourth_axis_and_a_third_trade_off(browser, timed):
+    browser.open(timed, 1200)
+    browser.js("document.getElementById('axis-time').checked = true")
+    panes = "[...document.querySelectorAll('.pane')].filter(e => getComputedStyle(e).display != 'none')"
+    assert browser.js(f"{panes}.map(e => e.dataset.axis)") == ["time"]
+    browser.js("document.querySelector('.pane[data-axis=time] svg.wide').focus()")
+    for key in ("Home", "ArrowRight", "ArrowRight"):
+        browser("Input.dispatchKeyEvent", type="keyDown", key=key)
+    # 31 + 32 + 33 seconds.
+    assert browser.js("document.querySelector('.at').textContent") == "At 1.6 min of simulated time:"
+    assert browser.js("document.querySelectorAll('#tradeoffs svg.wide').length") == 3
+
+
+@pytest.mark.parametrize("width", [320, 360, 768, 1000])
+def test_everything_said_of_time_fits_too(browser, timed, width):
+    browser.open(timed, width, mobile=True)
+    assert browser.js("document.documentElement.scrollWidth") == width
+    table = "document.querySelector('#result .scroll')"
+    assert browser.js(f"getComputedStyle({table}).overflowX") == ("visible" if width <= 640 else "auto")
+    assert width <= 640 or browser.js(f"{table}.scrollWidth <= {table}.clientWidth")
 
 
 @pytest.mark.parametrize("width", [320, 360, 768])

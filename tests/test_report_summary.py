@@ -142,6 +142,34 @@ def test_bytes_and_steps_to_target_are_those_of_the_rounds_up_to_it():
     assert (upload, steps) == (3 * 4 * 7850 * 4, 3 * 50 * 4)
 
 
+def test_time_to_target_is_that_of_the_clock_and_there_is_none_without_one():
+    runs = [reaching(3, s) for s in range(2)]
+    assert "clock" not in [m.key for m in summarise(runs).measures]
+    for seed, run in enumerate(runs):
+        for record in run.history:
+            record["simulated_seconds"] = 10.0 * (1 + seed)
+    (row,) = summarise(runs).rows
+    assert row.estimates["clock"].values == (30, 60)
+    assert [run.simulated_seconds for run in runs] == [200, 400]
+    assert runs[0].simulated_seconds_to(0.99) is None
+    assert runs[0].as_json()["to_target"]["simulated_seconds"] == 30
+    for record in runs[0].history[1:2]:
+        record["simulated_seconds"] = None
+    assert runs[0].simulated_seconds_to(0.8) is None
+    assert "clock" not in [m.key for m in summarise(runs).measures], "not known of all"
+
+
+def test_the_server_keeps_the_most_that_any_round_left():
+    run = reaching(3, 0)
+    assert "memory" not in [m.key for m in summarise([run]).measures], "runs of old did not write it down"
+    for record in run.history:
+        record |= {"server_bytes": 1000 * record["round"], "disk_bytes": 0}
+    (row,) = summarise([run]).rows
+    assert row.estimates["memory"].mean == 20_000
+    assert "disk" not in row.estimates, "nothing lay there"
+    assert "20.0 kB" in said([run])
+
+
 def test_a_curve_ends_where_the_shortest_run_does_and_says_so():
     (group,) = group_runs([fake.run(seed=0, rounds=10, planned=30), fake.run(seed=1, rounds=30)])
     c = curve(group, "rounds", "accuracy")

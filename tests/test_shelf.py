@@ -146,3 +146,25 @@ def test_no_run_holds_the_rows_that_it_never_touched():
 def test_bad_options_are_told():
     with pytest.raises(SettingError, match="row_memory of run must be an int ≥ 0, got -1"):
         merge(Settings(), {"row_memory": -1})
+
+
+@pytest.mark.parametrize("row_memory", [0, 64])
+def test_a_round_says_what_the_server_keeps(digits, row_memory, tmp_path):
+    """The model; a row for each client that SCAFFOLD has met, their mean, and how it changes, both in doubles."""
+    given = {"algorithm": "scaffold", "rounds": 6, "cohort": 3, "steps": 1, "options": {"row_memory": row_memory}}
+    run = simulate(digits, **given)
+    d, n = run.about["dimension"], digits.clients
+    met = [len(set().union(*(r["ids"] for r in run.history[: t + 1]))) for t in range(6)]
+    assert met[0] < met[-1]
+    disk = [0] * 6 if row_memory else [4 * d * k for k in met]
+    rows = 4 * d * n if row_memory else 8 * n
+    assert [r["disk_bytes"] for r in run.history] == disk
+    assert [r["server_bytes"] for r in run.history] == [4 * d + rows + 2 * 8 * d] * 6
+    simulate(digits, out=tmp_path, **{**given, "rounds": 3})
+    taken_up = simulate(digits, out=tmp_path, resume=True, **given)
+    assert [r["disk_bytes"] for r in taken_up.history] == disk
+
+
+def test_a_plain_round_keeps_the_model_and_nothing_else(digits):
+    run = simulate(digits, selector="random", rounds=2, cohort=3, steps=1)
+    assert [(r["server_bytes"], r["disk_bytes"]) for r in run.history] == [(4 * run.about["dimension"], 0)] * 2

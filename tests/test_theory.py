@@ -119,6 +119,23 @@ class TestExactForms:
         assert (got.bias2, got.variance) == pytest.approx((told.bias2, told.variance), rel=1e-9)
         assert n == m + 1 or told.bias2 > 0
 
+    @given(SEEDS)
+    @quick
+    def test_those_who_come_and_go_with_their_group(self, seed):
+        """By every way in which the groups can be there, each with its own chance."""
+        y, groups = some(seed)
+        chances = stream(seed, "chances").uniform(0.1, 0.9, 3)
+        p, z = chances[groups], y / len(y)
+        law = []
+        for there in product([False, True], repeat=3):
+            ids = np.flatnonzero(np.array(there)[groups])
+            law.append((ids, 1 / p[ids], float(np.prod(np.where(there, chances, 1 - chances)))))
+        exact = theory.enumerated(z, law)
+        assert exact.bias2 == pytest.approx(0, abs=1e-12)
+        assert theory.horvitz_thompson(z, p, theory.grouped_pairs(p, groups)) == pytest.approx(exact.variance)
+        alone = theory.horvitz_thompson(z, p, theory.grouped_pairs(p, np.arange(len(y))))
+        assert theory.own(z, 1 / p, p) == pytest.approx(alone)
+
     def test_random_is_a_case_of_horvitz_thompson(self):
         y, _ = some(0, n=9)
         joint = theory.simple_pairs(9, 4)

@@ -24,7 +24,7 @@ def do_all(tasks: Sequence[Task], out: Path, jobs: int, waiting: Callable[[], ob
     stop = context.Event()
     with ProcessPoolExecutor(jobs, context, _prepare, (max(1, available // jobs), stop, os.getpid())) as pool:
         try:
-            with _no_ctrl_c_for_children():
+            with no_ctrl_c_for_children():
                 futures: set[Future[None]] = {pool.submit(_do, task) for task in tasks}
             while futures:
                 done, futures = wait(futures, timeout=0.5, return_when=FIRST_COMPLETED)
@@ -48,7 +48,7 @@ def cores() -> int:
 
 
 @contextmanager
-def _no_ctrl_c_for_children() -> Iterator[None]:
+def no_ctrl_c_for_children() -> Iterator[None]:
     """Processes started here never see Ctrl-C, not even while they import: this one tells them when to stop."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -68,6 +68,11 @@ class Shelves:
         """Bytes of each file."""
         return {name: file.end * file.size for name, file in self._files.items()}
 
+    @property
+    def in_use(self) -> int:
+        """Bytes of the rows that lie in files: what is there to be found, without places that are free."""
+        return sum(file.rows * file.size for file in self._files.values())
+
 
 @dataclass(frozen=True, eq=False)
 class Shelf:
@@ -114,6 +119,7 @@ class _File:
         self.path, self.size = path, size
         used = np.unique(kept[kept >= 0])
         self.end = int(used[-1]) + 1 if len(used) else 0
+        self.rows = len(used)
         self._free: list[int] = np.setdiff1d(np.arange(self.end), used).tolist()
         self._left: list[int] = []  # by rows that moved since the last checkpoint
         if path is None:
@@ -146,6 +152,8 @@ class _File:
         self.end = max(self.end, new + 1)
         if place >= 0:
             self._left.append(place)
+        else:
+            self.rows += 1
         return new
 
     def settle(self) -> None:

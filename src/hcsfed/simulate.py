@@ -68,7 +68,8 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
                     )
         cost = heard.cost + price(parts, got.received, trained=heard.trained, sent=heard.sent, whom=asked.ids) + waited
         line = entry(t, got.selection, got.answers, cost, loss, accuracy, watch)
-        yield line | circumstances(parts, now, asked, cost), standing
+        line |= circumstances(parts, now, asked, cost) | standing.kept(parts.setup.shelves)
+        yield line, standing
         parts.setup.shelves.settle()  # whoever wanted to save this round has done so
 
 

@@ -13,6 +13,7 @@ from hcsfed.aggregate import Estimator, as_array
 from hcsfed.aggregate import Server as ServerStep
 from hcsfed.rng import stream
 from hcsfed.select import Full, Selector, observe, pick, start
+from hcsfed.shelf import Shelves
 from hcsfed.types import Answers, Selection, State, View
 from hcsfed.updates import Vectors
 
@@ -81,6 +82,12 @@ class Standing:
     def arrays(self) -> dict[str, NDArray[Any]]:
         memories = {f"{head}.{name}": array for head in MEMORIES for name, array in getattr(self, head).items()}
         return {"parameters": as_array(self.parameters), **memories}
+
+    def kept(self, shelves: Shelves) -> dict[str, int]:
+        """What a server keeps that stands here, as a round's line has it: in memory, and rows that lie in files."""
+        memories = (array for head in MEMORIES for array in getattr(self, head).values())
+        held = self.parameters.nbytes + sum(array.nbytes for array in memories)
+        return {"server_bytes": int(held), "disk_bytes": shelves.in_use}
 
     @classmethod
     def of(cls, round: int, arrays: Mapping[str, NDArray[Any]], device: torch.device | None) -> Standing:

@@ -171,6 +171,20 @@ def linear(z: Floats, factors: Floats, pi: Floats, joint: Floats) -> Error:
     return Error(bias2 + variance, bias2, variance)
 
 
+def own(z: Floats, factors: Floats, pi: Floats) -> float:
+    """The part of the variance of Σ_{i∈S} c_i·z_i that each client brings alone; the rest is covariance among clients.
+
+    Σ_k π_k·(1 − π_k)·c_k²·‖z_k‖², the whole of it where everyone throws a coin of its own.
+    """
+    return float(pi * (1 - pi) * factors**2 @ (z**2).sum(axis=1))
+
+
+def grouped_pairs(chances: Floats, groups: Ints) -> Floats:
+    """π_kl of clients who come and go with their group; in a group all have the same chance, and groups are apart."""
+    together = groups[:, None] == groups[None, :]
+    return np.asarray(np.where(together, np.minimum.outer(chances, chances), np.outer(chances, chances)))
+
+
 def simple_pairs(n: int, m: int) -> Floats:
     """π_kl of m of N without replacement."""
     joint = np.full((n, n), m * (m - 1) / (n * (n - 1)) if n > 1 else 1.0)
@@ -276,14 +290,20 @@ def measured_by(selector: Selector, view: View, gram: Floats, size: int, draws: 
     """:func:`measured` from the inner products of all updates, for those who ask more than once."""
     if not view.state:
         view = replace(view, state=start(selector, view.clients))
-    difference = np.tile(-view.weights, (draws, 1))
-    for row in difference:
+    drawn = np.zeros((draws, view.clients))
+    for row in drawn:
         chosen = pick(selector, view, size, rng)
-        row[chosen.ids] += chosen.weights
+        row[chosen.ids] = chosen.weights
+    return error_of(drawn, view.weights, gram)
+
+
+def error_of(drawn: Floats, weights: Floats, gram: Floats) -> Error:
+    """How far Σ drawn_k·u_k is from Σ ω_k·u_k, over rows of weights that were drawn, in units of ‖Σ ω_k·u_k‖²."""
+    draws, difference = len(drawn), drawn - weights
     errors = np.einsum("ij,ij->i", difference @ gram, difference)
     mean = difference.mean(axis=0)
     total = float(errors.mean())
     variance = max(float(total - mean @ gram @ mean), 0.0) * draws / max(draws - 1, 1)
     spread = float(errors.std(ddof=1) / np.sqrt(draws)) if draws > 1 else float("nan")
     error = Error(total, max(total - variance, 0.0), variance, spread, 2**0.5 * variance / draws)
-    return error.over(float(view.weights @ gram @ view.weights))
+    return error.over(float(weights @ gram @ weights))

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from hcsfed.record import RoundRecord, Run
+from hcsfed.report.words import number
 from hcsfed.settings import Settings
 
 
@@ -63,12 +64,22 @@ def summary(run: Run) -> None:
         ("uploaded", size(run.upload_bytes)),
         ("downloaded", size(run.download_bytes)),
         ("local steps", f"{run.local_steps:,}"),
+    ]
+    if run.simulated_seconds is not None:
+        rows.append(("simulated time", number(run.simulated_seconds, "seconds")))
+    rows += [
+        ("server keeps", kept(run)),
         ("seconds", f"{run.seconds:.2f} ({run.about['engine']})"),
         ("folder", str(run.folder)),
     ]
     for row in rows:
         table.add_row(*row)
     Console().print(table, soft_wrap=True)
+
+
+def kept(run: Run) -> str:
+    """In memory, and in files where rows lie there."""
+    return size(run.server_bytes or 0) + (f", {size(run.disk_bytes)} on disk" if run.disk_bytes else "")
 
 
 def size(amount: float) -> str:

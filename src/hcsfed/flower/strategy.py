@@ -181,6 +181,7 @@ class Strategy(FlowerStrategy):
         self.responses, self._turn = turn.desk.responses, None
         names = self.roster.names
         record = entry(server_round - 1, selection, answers, turn.cost, None, None, turn.watch)
+        record |= self.standing.kept(self.shelves)
         record["names"] = [names[k] for k in selection.ids]
         record["missing"] = {names[k]: why for k, why in turn.missing.items()}
         self.history.append(record)

@@ -50,6 +50,33 @@ class Run:
         return self.total("local_steps", target)
 
     @property
+    def simulated_seconds(self) -> float | None:
+        """How long the rounds would have taken, all together; None where there was no clock."""
+        return self._clock(len(self.history))
+
+    def simulated_seconds_to(self, target: float) -> float | None:
+        return self._clock(self.rounds_to(target))
+
+    def _clock(self, rounds: int | None) -> float | None:
+        if not rounds:
+            return None
+        times = [record.get("simulated_seconds") for record in self.history[:rounds]]
+        return None if None in times else float(sum(time for time in times if time is not None))
+
+    @property
+    def server_bytes(self) -> int | None:
+        """The most that the server kept in memory between two rounds; None in runs that did not write it down."""
+        return self._most("server_bytes")
+
+    @property
+    def disk_bytes(self) -> int | None:
+        """The most that lay in files, of rows per client."""
+        return self._most("disk_bytes")
+
+    def _most(self, figure: str) -> int | None:
+        return max((record[figure] for record in self.history if figure in record), default=None)
+
+    @property
     def seconds(self) -> float:
         """Time spent in rounds, all stages together."""
         return sum(sum(record["seconds"].values()) for record in self.history)
@@ -70,6 +97,7 @@ class Run:
     def as_json(self) -> dict[str, Any]:
         """The object that ``hcsfed run --json`` prints."""
         target = self.settings.get("target") or None
+        clock = {} if self.simulated_seconds is None else {"simulated_seconds": self.simulated_seconds}
         return {
             "settings": dict(self.settings),
             "rounds": len(self.history),
@@ -79,9 +107,21 @@ class Run:
             "upload_bytes": self.upload_bytes,
             "download_bytes": self.download_bytes,
             "local_steps": self.local_steps,
+            "server_bytes": self.server_bytes,
+            "disk_bytes": self.disk_bytes,
+            **clock,
+            "to_target": None if target is None or self.rounds_to(target) is None else self._spent_to(target),
             "seconds": self.seconds,
             "history": list(self.history),
         }
+
+    def _spent_to(self, target: float) -> dict[str, float | None]:
+        """What the way to a target cost."""
+        counted = ("upload_bytes", "download_bytes", "local_steps")
+        seconds = self.simulated_seconds_to(target)
+        return {figure: self.total(figure, target) for figure in counted} | (
+            {} if seconds is None else {"simulated_seconds": seconds}
+        )
 
     def __repr__(self) -> str:
         name = self.settings.get("selector", {}).get("name", "?")

@@ -16,7 +16,10 @@ from typing import Any, Literal, Protocol
 from hcsfed.errors import SettingError, unknown
 
 Status = Literal["finished", "failed", "interrupted"]
-FIGURES = ("loss", "accuracy", "train_loss", "upload_bytes", "download_bytes", "local_steps")
+FIGURES = (
+    *("loss", "accuracy", "train_loss", "upload_bytes", "download_bytes", "local_steps"),
+    *("simulated_seconds", "server_bytes", "disk_bytes"),
+)
 TOTALS = ("upload_bytes", "download_bytes", "local_steps")
 TRACKERS = {"mlflow": ("track_mlflow", "MLflow"), "tensorboard": ("track_tensorboard", "TensorBoard")}
 

@@ -58,8 +58,8 @@ class Frame:
     def x(self, low: float, high: float, *, log: bool = False) -> Scale:
         return Scale(low, high, self.left, self.width - self.right, log)
 
-    def y(self, low: float, high: float) -> Scale:
-        return Scale(low, high, self.height - self.bottom, self.top)
+    def y(self, low: float, high: float, *, log: bool = False) -> Scale:
+        return Scale(low, high, self.height - self.bottom, self.top, log)
 
 
 WIDE = Frame(880, 400, left=46, right=150, top=30, bottom=44)

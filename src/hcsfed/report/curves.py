@@ -1,4 +1,4 @@
-"""A group's runs → one curve with a band, over rounds, uploaded bytes or local steps."""
+"""A group's runs → one curve with a band, over rounds, uploaded bytes, local steps or simulated time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from hcsfed.report.summary import interval
 from hcsfed.report.words import Unit
 from hcsfed.types import Floats
 
-Axis = Literal["rounds", "bytes", "steps"]
+Axis = Literal["rounds", "bytes", "steps", "time"]
 Quality = Literal["accuracy", "loss"]
 AXES: dict[Axis, tuple[str, Unit]] = {
     "rounds": ("Rounds", "rounds"),
     "bytes": ("Uploaded bytes", "bytes"),
     "steps": ("Local steps", "steps"),
+    "time": ("Simulated time", "seconds"),
 }
+_SPENT: dict[Axis, str] = {"bytes": "upload_bytes", "steps": "local_steps", "time": "simulated_seconds"}
 # More points than this can't be told apart on paper, and make the page heavy.
 MOST_POINTS = 160
 
@@ -45,6 +47,12 @@ def quality(groups: Sequence[Group]) -> Quality:
     return "accuracy" if known else "loss"
 
 
+def axes(groups: Sequence[Group]) -> dict[Axis, str]:
+    """What quality can be drawn against, with its name: time only where all runs have a clock."""
+    clock = all(run.simulated_seconds is not None for group in groups for run in group.runs)
+    return {axis: name for axis, (name, _) in AXES.items() if axis != "time" or clock}
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
@@ -56,8 +64,7 @@ def _path(run: Run, axis: Axis, what: Quality) -> tuple[Floats, Floats]:
     if axis == "rounds":
         spent = [float(record["round"]) for record in run.history]
     else:
-        key = "upload_bytes" if axis == "bytes" else "local_steps"
-        spent = np.cumsum([record[key] for record in run.history], dtype=np.float64).tolist()
+        spent = np.cumsum([record[_SPENT[axis]] for record in run.history], dtype=np.float64).tolist()
     return np.array([spent[i] for i in kept]), np.array([run.history[i][what] for i in kept], np.float64)
 
 

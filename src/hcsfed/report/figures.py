@@ -8,7 +8,7 @@ from typing import Any
 from hcsfed.report import svg
 from hcsfed.report.axes import NARROW, WIDE, Frame, Scale, log_ticks, ticks
 from hcsfed.report.curves import AXES, Axis, Curve, Quality
-from hcsfed.report.words import NBSP, Unit, listing, number, tick
+from hcsfed.report.words import NBSP, Unit, listing, number, round_in, tick
 
 # Labels at the ends of this many lines can still be set apart.
 MOST_LABELS = 10
@@ -28,7 +28,10 @@ def curves_figure(
     x = _across(frame, [c for _, c in drawn], axis)
     y = frame.y(y_ticks[0], y_ticks[-1])
     most = 4 if narrow else 8
-    x_ticks = log_ticks(x.low, x.high, most) if x.log else [t for t in ticks(0.0, x.high, most) if t <= x.high]
+    one = round_in(AXES[axis][1], x.high)
+    low, high = x.low / one, x.high / one
+    inside = log_ticks(low, high, most) if x.log else [t for t in ticks(0.0, high, most) if t <= high]
+    x_ticks = [one * t for t in inside]
     body = [_axes(frame, x, y, x_ticks, y_ticks, axis, what)]
     body += [_series(i, c, x, y) for i, c in drawn]
     if target is not None and what == "accuracy" and y.low <= target <= y.high:

@@ -16,13 +16,15 @@ from hcsfed import __version__
 from hcsfed.errors import RunFolderError
 from hcsfed.record import Run
 from hcsfed.report import svg
-from hcsfed.report.curves import AXES, curve, quality
+from hcsfed.report.curves import axes, curve, quality
 from hcsfed.report.figures import both_widths, far_apart, readings
 from hcsfed.report.groups import Group
 from hcsfed.report.heatmap import MOST_COLUMNS, class_counts_of, classes_figure, columns
 from hcsfed.report.panels import MOST_BARS, common_top, picks, picks_figure, stage_seconds, weighing
 from hcsfed.report.story import findings, headline
 from hcsfed.report.summary import interval_note, summarise
+from hcsfed.report.table import front_note
+from hcsfed.report.tradeoffs import left_out, tradeoffs
 from hcsfed.report.whisker import whisker
 from hcsfed.report.words import count, listing, number, plain, setting
 from hcsfed.select import SELECTORS
@@ -55,7 +57,8 @@ def render(runs: Sequence[Run]) -> str:
     what = quality(groups)
     targets = {group.target for group in groups}
     target = targets.pop() if len(targets) == 1 else None
-    drawn = {axis: [curve(group, axis, what) for group in groups] for axis in AXES}
+    against = axes(groups)
+    drawn = {axis: [curve(group, axis, what) for group in groups] for axis in against}
     counted = [picks(group) for group in groups]
     context: dict[str, Any] = {
         "css": (here / "page.css").read_text("utf-8").replace("/* series */", _series_css()),
@@ -69,10 +72,13 @@ def render(runs: Sequence[Run]) -> str:
         "meanings": _meanings(groups),
         "what": what,
         "target": target,
-        "axes": {axis: words for axis, (words, _) in AXES.items()},
-        "curves": {a: both_widths(drawn[a], a, what, target, f"curves-{a}") for a in AXES},
+        "axes": against,
+        "tradeoffs": tradeoffs(summary),
+        "front": front_note(summary),
+        "dotless": left_out(summary),
+        "curves": {a: both_widths(drawn[a], a, what, target, f"curves-{a}") for a in against},
         "keys": [(g.label, svg.style(i)[0], svg.swatch(i)) for i, g in enumerate(groups)],
-        "far": any(far_apart([c for c in drawn[a] if c is not None], a) for a in AXES),
+        "far": any(far_apart([c for c in drawn[a] if c is not None], a) for a in against),
         "cut": [g.label for g, c in zip(groups, drawn["rounds"], strict=True) if c is not None and c.cut],
         "bands": _bands(groups),
         "data": _json({"what": what, "curves": {a: readings(c) for a, c in drawn.items()}}),

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import stats
 
 from hcsfed.record import Run
+from hcsfed.report.front import undominated
 from hcsfed.report.groups import Group, group_runs
 from hcsfed.report.words import NBSP, SPACES, Unit, count, number
 
@@ -65,7 +66,8 @@ class Estimate:
 class Measure:
     """Something that every run can be asked for.
 
-    ``spent`` is given for what counts the way to the target: what a run that missed it has spent altogether.
+    ``spent`` is given for what counts the way to the target: what a run that missed it has spent altogether, None where
+    it does not apply, as time where there is no clock.
     """
 
     key: str
@@ -73,7 +75,7 @@ class Measure:
     unit: Unit
     better: Literal["low", "high"]
     of: Callable[[Run, float], float | None]
-    spent: Callable[[Run], float] | None = None
+    spent: Callable[[Run], float | None] | None = None
 
 
 TO_TARGET = (
@@ -101,21 +103,34 @@ TO_TARGET = (
         lambda run, target: run.local_steps_to(target),
         lambda run: run.local_steps,
     ),
+    Measure(
+        "clock",
+        "Simulated time to target",
+        "seconds",
+        "low",
+        lambda run, target: run.simulated_seconds_to(target),
+        lambda run: run.simulated_seconds,
+    ),
 )
 IN_ALL = (
     Measure("upload-total", "Upload", "bytes", "low", lambda run, _: run.upload_bytes),
     Measure("steps-total", "Local steps", "steps", "low", lambda run, _: run.local_steps),
+    Measure("clock-total", "Simulated time", "seconds", "low", lambda run, _: run.simulated_seconds),
 )
 QUALITY = (
     Measure("accuracy", "Final accuracy", "share", "high", lambda run, _: run.final_accuracy),
     Measure("loss", "Final loss", "loss", "low", lambda run, _: run.final_loss),
+)
+KEPT = (
+    Measure("memory", "Server memory", "bytes", "low", lambda run, _: run.server_bytes),
+    Measure("disk", "Rows on disk", "bytes", "low", lambda run, _: run.disk_bytes or None),
 )
 TIME = Measure("seconds", "Time", "seconds", "low", lambda run, _: run.seconds)
 
 
 def estimate(group: Group, measure: Measure) -> Estimate:
     """A measure's mean over a group's runs, with its interval."""
-    if measure.spent is not None and group.target is None:
+    if measure.spent is not None and (group.target is None or None in map(measure.spent, group.runs)):
         return Estimate(len(group.runs), 0, ())
     answers = [measure.of(run, group.target or 0.0) for run in group.runs]
     values = tuple(float(a) for a in answers if a is not None and math.isfinite(a))
@@ -123,7 +138,7 @@ def estimate(group: Group, measure: Measure) -> Estimate:
     if missed:
         if measure.spent is None:
             return Estimate(n, missed, values)
-        gone = [measure.spent(run) for run, a in zip(group.runs, answers, strict=True) if a is None]
+        gone = [measure.spent(run) or 0.0 for run, a in zip(group.runs, answers, strict=True) if a is None]
         return Estimate(n, missed, values, beyond=float(min(gone)), kind="missed")
     low, high, kind = interval(np.array(values)[:, None])
     if kind == "t":
@@ -144,7 +159,7 @@ def interval(values: np.ndarray[Any, Any]) -> tuple[Any, Any, Literal["t", "rang
 def measures(groups: Sequence[Group]) -> list[Measure]:
     """What can be said of these groups: the way to the target and then the end, or without a target the end first."""
     aimed = any(group.target is not None for group in groups)
-    every = (*TO_TARGET, *QUALITY, TIME) if aimed else (*QUALITY, *IN_ALL, TIME)
+    every = (*TO_TARGET, *QUALITY, *KEPT, TIME) if aimed else (*QUALITY, *IN_ALL, *KEPT, TIME)
     return [m for m in every if any(estimate(group, m).kind != "none" for group in groups)]
 
 
@@ -153,13 +168,15 @@ class Row:
     """A group's line in the table.
 
     ``best`` holds the measures in which its mean is the best of all groups, ``near`` those in which its interval meets
-    that of the best.
+    that of the best. ``front`` says that no other group took as little of all that the way to the target costs, and
+    less of something, in the mean: it is on the Pareto front.
     """
 
     group: Group
     estimates: Mapping[str, Estimate]
     best: frozenset[str]
     near: frozenset[str]
+    front: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,6 +191,11 @@ class Summary:
         return [row.group for row in self.rows]
 
     @property
+    def costs(self) -> list[Measure]:
+        """What the way to the target costs, as far as it is known of all groups."""
+        return costs(self.measures, [row.estimates for row in self.rows])
+
+    @property
     def kinds(self) -> set[str]:
         return {e.kind for row in self.rows for e in row.estimates.values()}
 
@@ -186,19 +208,31 @@ def summarise(runs: Iterable[Run]) -> Summary:
     best: list[set[str]] = [set() for _ in groups]
     near: list[set[str]] = [set() for _ in groups]
     for m in columns if len(groups) > 1 else ():
-        means = [line[m.key].mean for line in table]
-        known = [x for x in means if not math.isnan(x)]
-        if len(set(means)) == 1 or not known:
+        column = [line[m.key].mean for line in table]
+        known = [x for x in column if not math.isnan(x)]
+        if len(set(column)) == 1 or not known:
             continue
         top = (min if m.better == "low" else max)(known)
-        leader = table[means.index(top)][m.key]
+        leader = table[column.index(top)][m.key]
         for i, line in enumerate(table):
             if line[m.key].mean == top:
                 best[i].add(m.key)
             elif line[m.key].low <= leader.high and line[m.key].high >= leader.low:
                 near[i].add(m.key)
-    rows = [Row(g, line, frozenset(b), frozenset(n)) for g, line, b, n in zip(groups, table, best, near, strict=True)]
+    counted = costs(columns, table)
+    comparable = len(groups) > 1 and counted and len({group.target for group in groups}) == 1
+    means = [[line[m.key].mean for m in counted] for line in table]
+    front = undominated(means).tolist() if comparable else [False] * len(groups)
+    rows = [
+        Row(g, line, frozenset(b), frozenset(n), f)
+        for g, line, b, n, f in zip(groups, table, best, near, front, strict=True)
+    ]
     return Summary(columns, sorted(rows, key=lambda row: _rank(row, columns)))
+
+
+def costs(columns: Sequence[Measure], table: Sequence[Mapping[str, Estimate]]) -> list[Measure]:
+    """Of these measures the costs of a target that are known of every line of a table."""
+    return [m for m in columns if m.spent is not None and all(line[m.key].kind != "none" for line in table)]
 
 
 def _rank(row: Row, columns: Sequence[Measure]) -> tuple[float, ...]:

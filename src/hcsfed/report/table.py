@@ -8,11 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from hcsfed.report.summary import Summary, interval_note
-from hcsfed.report.words import count
+from hcsfed.report.words import count, listing
 
-# Six measures with all their intervals don't fit the 80 columns of a terminal; the page has them all.
+# All measures with all their intervals don't fit the 80 columns of a terminal; the page has them all.
 LABEL = 16
-WITHOUT_INTERVAL = ("loss", "seconds")
+MARK = " ◆"
+WITHOUT_INTERVAL = ("loss", "memory", "disk", "seconds")
 
 
 def summary_table(summary: Summary) -> Table:
@@ -22,18 +23,20 @@ def summary_table(summary: Summary) -> Table:
     if len(seeds) == 1:
         note = f"{count(seeds.pop(), 'seed')} each. {note}"
     if len(summary.rows) > 1:
-        note = f"* best mean of its column. {note}"
+        note = f"* best mean of its column. {front_note(summary)} {note}"
     table = Table(
         caption=note, caption_justify="left", header_style="bold", box=None, pad_edge=False, collapse_padding=True
     )
+    shown = [m for m in summary.measures if m.key != "loss" or "accuracy" not in {m.key for m in summary.measures}]
     table.add_column("", no_wrap=True)
     if seeds:
         table.add_column("seeds", justify="right")
-    for m in summary.measures:
-        table.add_column(m.title.lower(), justify="right", overflow="fold")
+    for m in shown:
+        title = m.title.lower().replace("simulated time", "clock")  # the longest word makes the column wide
+        table.add_column(title, justify="right", overflow="fold")
     for row in summary.rows:
         cells = []
-        for m in summary.measures:
+        for m in shown:
             e = row.estimates[m.key]
             cell = Text(e.text(m.unit))
             if m.key in row.best:
@@ -41,5 +44,15 @@ def summary_table(summary: Summary) -> Table:
             if m.key not in WITHOUT_INTERVAL and e.interval(m.unit):
                 cell.append(f"\n{e.interval(m.unit)}", style="dim")
             cells.append(cell)
-        table.add_row(fill(row.group.label, LABEL), *([str(len(row.group.runs))] if seeds else []), *cells)
+        table.add_row(
+            fill(row.group.label + MARK * row.front, LABEL), *([str(len(row.group.runs))] if seeds else []), *cells
+        )
     return table
+
+
+def front_note(summary: Summary) -> str:
+    """What the mark of the Pareto front means."""
+    if not any(row.front for row in summary.rows):
+        return ""
+    things = listing([m.title.lower().removesuffix(" to target") for m in summary.costs])
+    return f"◆ Pareto front: nobody has means as low in {things} and a lower one."

@@ -11,6 +11,7 @@ Unit = Literal["rounds", "bytes", "steps", "share", "loss", "seconds"]
 NBSP = "\u00a0"
 _THIN = "\u202f"
 SPACES = (NBSP, _THIN)
+MINUTES, HOURS = 90, 5400  # seconds from which on they are used
 _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
 _COUNTS = ("", "k", "M", "G", "T")
 
@@ -56,10 +57,17 @@ def tick(value: float, unit: Unit) -> str:
     return (digits.rstrip("0").rstrip(".") if "." in digits else digits) + space + name
 
 
+def round_in(unit: Unit, high: float) -> float:
+    """Of what axes that go up to ``high`` count whole numbers: hours and minutes are no powers of ten of seconds."""
+    if unit != "seconds" or high < MINUTES:
+        return 1.0
+    return 60.0 if high < HOURS else 3600.0
+
+
 def _seconds(value: float) -> str:
-    if value >= 5400:
+    if value >= HOURS:
         return f"{value / 3600:.1f}{NBSP}h"
-    if value >= 90:
+    if value >= MINUTES:
         return f"{value / 60:.1f}{NBSP}min"
     if value >= 1 or value == 0:
         return f"{_significant(value)}{NBSP}s"

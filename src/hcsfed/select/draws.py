@@ -17,7 +17,7 @@ Y. Tillé, *Sampling Algorithms*, Springer 2006, describes all of them.
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,10 @@ _INTERPRETED = 2000
 """Below this many units a plain loop is done before a compiled one is loaded."""
 
 _ENTROPY_UNITS = 500
-"""Up to here the draw of largest entropy takes about a millisecond."""
+"""Up to here the draw of largest entropy mostly takes about a millisecond."""
+
+_CLOSE = 1e-10
+"""How far the probabilities of a draw may be from what they should be."""
 
 
 def inclusion(sizes: Floats, m: float) -> Floats:
@@ -210,24 +213,16 @@ def without_replacement(pi: Floats, rng: np.random.Generator) -> Ints:
 def pairs(pi: Floats) -> NDArray[np.float64]:
     """π_kl of :func:`conditional_poisson`: N × N, with π on the diagonal. Takes N²·m steps; meant for small N.
 
-    The recursion over the cohort's size is that of :func:`_given_size`, for pairs.
+    π_kl = π_k·P(l | k), and with k in, the others are a draw of the same kind with one place less.
     """
     pi = np.asarray(pi, np.float64)
     joint = np.outer(pi, pi)
     ids, m = _undecided(pi)
     if m:
-        odds = _odds(_working_chances(pi[ids], m))
-        single = [np.zeros(len(ids))]
-        for size in range(1, m + 1):
-            rising = odds * (1 - single[-1])
-            single.append(size * rising / rising.sum())
-        both = np.zeros((len(ids), len(ids)))
-        for size in range(2 + m % 2, m + 1, 2):
-            before = single[size - 2]
-            both = np.outer(odds, odds) * (1 - before[:, None] - before[None, :] + both)
-            np.fill_diagonal(both, 0.0)
-            both *= size * (size - 1) / both.sum()
-        joint[np.ix_(ids, ids)] = both
+        chances = _working_chances(pi[ids], m)
+        both = np.array([np.insert(_exactly(np.delete(chances, k), m - 1), k, 0.0) for k in range(len(ids))])
+        both *= pi[ids][:, None]
+        joint[np.ix_(ids, ids)] = (both + both.T) / 2
     np.fill_diagonal(joint, pi)
     return joint
 
@@ -238,13 +233,34 @@ def _undecided(pi: Floats) -> tuple[Ints, int]:
     return np.flatnonzero(open_), round(float(pi[open_].sum()))
 
 
-def _odds(chances: Floats) -> Floats:
+def _working_chances(pi: Floats, m: int) -> Floats:
+    """The Poisson probabilities which, given size m, come out as π; they sum to m, so that this size is no rare one."""
+    if 2 * m > len(pi):  # the complement is drawn by the same law, and has fewer places to count
+        return 1 - _working_chances(1 - pi, len(pi) - m)
+    chances, gap = _fitted(pi, m, _nearly, 30)
+    return chances if gap < _CLOSE else _fitted(pi, m, _exactly, 1000)[0]
+
+
+def _fitted(pi: Floats, m: int, given_size: Callable[[Floats, int], Floats], most: int) -> tuple[Floats, float]:
+    """A fixed point (Tillé 2006, section 5.6), and how far the probabilities that it gives are from π."""
+    chances, closest = pi.copy(), np.inf
+    for _ in range(most):
+        gap = pi - given_size(chances, m)
+        far = float(np.abs(gap).max())
+        if not far < 1 or (closest < _CLOSE and far >= closest):  # no probability, or as close as rounding lets it
+            break
+        closest = far
+        chances = np.clip(chances + gap, 1e-12, 1 - 1e-12)
+    return chances, closest
+
+
+def _nearly(chances: Floats, m: int) -> Floats:
+    """Inclusion probabilities of a Poisson draw, given its size m (Chen, Dempster & Liu 1994).
+
+    The recursion takes differences of numbers near 1: quick, and worth nothing where chances differ by orders of
+    magnitude or m is large.
+    """
     odds = chances / (1 - chances)
-    return np.asarray(odds / odds.mean())
-
-
-def _given_size(odds: Floats, m: int) -> Floats:
-    """Inclusion probabilities of a Poisson draw with these odds, given its size m (Chen, Dempster & Liu 1994)."""
     pi = np.zeros(len(odds))
     for size in range(1, m + 1):
         rising = odds * (1 - pi)
@@ -252,14 +268,21 @@ def _given_size(odds: Floats, m: int) -> Floats:
     return pi
 
 
-def _working_chances(pi: Floats, m: int) -> Floats:
-    """The Poisson probabilities which, given size m, come out as π (fixed point of Tillé 2006, section 5.6)."""
-    if 2 * m > len(pi):  # the complement is drawn by the same law, and its recursion is shorter and steadier
-        return 1 - _working_chances(1 - pi, len(pi) - m)
-    chances = pi.copy()
-    for _ in range(200):
-        gap = pi - _given_size(_odds(chances), m)
-        chances = np.clip(chances + gap, 1e-12, 1 - 1e-12)
-        if np.abs(gap).max() < 1e-13:
-            break
-    return chances
+def _exactly(chances: Floats, m: int) -> Floats:
+    """The same from the laws of how many come before a unit and after it: sums of positive numbers, so always right."""
+    if m == 0:
+        return np.zeros(len(chances))
+    before, after = _sizes(chances, m), _sizes(chances[::-1], m)[::-1]
+    rest = np.einsum("ij,ij->i", before[:-1, :m], after[1:, m - 1 :: -1])
+    without = np.einsum("ij,ij->i", before[:-1], after[1:, ::-1])
+    return np.asarray(chances * rest / (chances * rest + (1 - chances) * without))
+
+
+def _sizes(chances: Floats, most: int) -> NDArray[np.float64]:
+    """P(k of the first i come) for k up to ``most``, a row for each i."""
+    rows = np.zeros((len(chances) + 1, most + 1))
+    rows[0, 0] = 1.0
+    for i, chance in enumerate(chances):
+        np.multiply(rows[i], 1 - chance, out=rows[i + 1])
+        rows[i + 1, 1:] += rows[i, :-1] * chance
+    return rows

@@ -36,6 +36,7 @@
     rounds: (v) => `round ${Math.round(v)}`,
     bytes: (v) => `${scaled(v, ["B", "kB", "MB", "GB", "TB", "PB"])} uploaded`,
     steps: (v) => `${scaled(v, ["", "k", "M", "G", "T"])} local steps`,
+    time: (v) => `${v < 90 ? `${Number(v.toPrecision(3))} s` : v < 5400 ? `${(v / 60).toFixed(1)} min` : `${(v / 3600).toFixed(1)} h`} of simulated time`,
   };
   const value = (v) => (data.what === "accuracy" ? (100 * v).toFixed(1) : v.toFixed(3));
   const unit = data.what === "accuracy" ? "\u202f%" : "";
