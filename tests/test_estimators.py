@@ -253,20 +253,11 @@ def test_a_regression_has_everyone_send_one_feature_whoever_selects(digits):
 
 def test_an_opening_of_a_few_steps_costs_few_and_counts_them(digits):
     """Everyone takes 1 of 2 steps once; the picked have the model already, and train in full."""
-    run = simulate(digits, selector=Frontier(opening=1, first=1.0), rounds=2, **QUICK)
+    run = simulate(digits, selector=Frontier(opening=1), rounds=2, **QUICK)
     model, sketch = 4 * run.about["dimension"], 4 * 64
     assert [r["local_steps"] for r in run.history] == [12 * 1 + 4 * 2, 4 * 2]
     assert [r["upload_bytes"] for r in run.history] == [12 * sketch + 4 * (model + sketch), 4 * (model + sketch)]
     assert [r["download_bytes"] for r in run.history] == [12 * model, 4 * model]
-
-
-def test_twice_the_cohort_answers_first_and_is_paid_for(digits):
-    run = simulate(digits, selector=Frontier(opening=1), rounds=2, **QUICK)
-    model, sketch = 4 * run.about["dimension"], 4 * 64
-    assert [len(r["ids"]) for r in run.history] == [8, 4]
-    assert run.history[0]["upload_bytes"] == 12 * sketch + 8 * (model + sketch)
-    many = simulate(digits, selector=Frontier(first=99.0), rounds=1, **QUICK)
-    assert len(many.history[0]["ids"]) == 12
 
 
 def test_an_opening_of_all_steps_is_the_sketch_of_the_round(digits):
@@ -299,7 +290,6 @@ def test_frontier_is_a_preset_that_settings_can_change():
         ({"selector": {"name": "frontier", "opening": -1}}, "opening of frontier"),
         ({"selector": {"name": "frontier", "design": "random"}}, "design of frontier"),
         ({"selector": {"name": "frontier", "chances": "norm"}}, "chances of frontier must be one of residual, even"),
-        ({"selector": {"name": "frontier", "first": 0.5}}, "first of frontier must be a number >= 1"),
         ({"estimator": {"name": "mifa", "clusters": 3}}, "takes no options"),
     ],
 )

@@ -157,7 +157,7 @@ def test_first_messages_are_sent_when_a_client_first_appears(digits, tmp_path):
         digits,
         selector="frontier",
         rounds=3,
-        options={"availability": {"name": "trace", "file": str(file)}, "selector": {"opening": 1, "first": 1.0}},
+        options={"availability": {"name": "trace", "file": str(file)}, "selector.opening": 1},
         **QUICK,
     )
     sketch, model = 4 * 64, 4 * run.about["dimension"]

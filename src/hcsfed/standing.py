@@ -109,12 +109,10 @@ def choose(
     parts: Server, standing: Standing, view: View, seed: int, size: int | None = None
 ) -> tuple[Selector, Selection]:
     """Who is asked in this round, and who said so; ``size`` where more are asked than are to answer."""
-    begins = standing.round == 0
-    selector = Full() if begins and parts.estimator.everyone_first else parts.selector
-    view, size = replace(view, state=standing.notes), size or parts.size
-    if begins:  # a selector may want more of the first round
-        size = min(view.clients, round(size * float(getattr(selector, "first", 1))))
-    return selector, pick(selector, view, size, stream(seed, "select", standing.round))
+    everyone = standing.round == 0 and parts.estimator.everyone_first
+    selector = Full() if everyone else parts.selector
+    view = replace(view, state=standing.notes)
+    return selector, pick(selector, view, size or parts.size, stream(seed, "select", standing.round))
 
 
 def advance(

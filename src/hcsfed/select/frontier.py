@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -40,8 +39,6 @@ class Frontier:
         What is made of the answers, unless the run's settings say otherwise.
     opening
         Local steps that everyone takes for its first sketch, scaled up to those of a round; 0: a whole round's.
-    first
-        How many times the cohort answers in the first round, when nothing can be guessed yet.
     """
 
     design: Literal["cube", "pivotal"] = "cube"
@@ -49,7 +46,6 @@ class Frontier:
     chances: Literal["residual", "even"] = "residual"
     estimator: str = "regression"
     opening: int = 10
-    first: float = 2.0
 
     name: ClassVar[str] = "frontier"
     claims: ClassVar[Claims] = Claims(unbiased=True, fixed_size=True, needs=frozenset({"features"}))
@@ -63,8 +59,6 @@ class Frontier:
                 raise bad(parameter, self.name, "one of " + ", ".join(allowed), value)
         if isinstance(self.opening, bool) or not isinstance(self.opening, int) or self.opening < 0:
             raise bad("opening", self.name, "an int >= 0", self.opening)
-        if not self.first >= 1 or not isfinite(self.first):
-            raise bad("first", self.name, "a number >= 1", self.first)
 
     def select(self, view: View, size: int, rng: np.random.Generator) -> Selection:
         if view.features is None:

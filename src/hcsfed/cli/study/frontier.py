@@ -2,136 +2,170 @@
 
 from __future__ import annotations
 
-import json
-import sys
+import tomllib
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from hcsfed.cli import flags as f
-from hcsfed.errors import bad
+from hcsfed.cli.study import frame
+from hcsfed.cli.study.races import BASELINE, Row, curve, curve_table, race, race_table, verdicts
+from hcsfed.errors import DataError, unknown
 
 if TYPE_CHECKING:
-    from hcsfed.record import Run
+    from hcsfed.settings import Settings
+    from hcsfed.variants import Variant
 
 PARTITIONS: dict[str, dict[str, Any]] = {
     "one class": {"name": "shard", "classes_per_client": 1},
     "two shards": {"name": "shard", "classes_per_client": 2},
     "Dirichlet 0.1": {"name": "dirichlet", "alpha": 0.1},
 }
-BASELINE = "full"
-COSTS = ("upload_bytes", "download_bytes", "local_steps")
+PLACES = PARTITIONS | {
+    "Dirichlet 0.01, sizes of the paper": {"name": "dirichlet", "alpha": 0.01, "sizes": "paper", "replace": True}
+}
+EVERYONE = "@all"
 
 
 def frontier(
+    only: Annotated[
+        str, typer.Option("--only", help="Some of slow, fast, five, three, sketches, fashion, mlp, thousand, cifar.")
+    ] = "slow,fast,five,three,sketches,fashion,mlp,thousand",
     selectors: Annotated[
-        str, typer.Option("--selectors", help="Held against full participation; options as in frontier:opening=0.")
-    ] = "random,cube,pivotal,frontier,frontier:design=pivotal,frontier:opening=0",
-    seeds: Annotated[int, typer.Option("--seeds", help="How many seeds, counted from 0.")] = 3,
-    targets: Annotated[str, typer.Option("--targets", help="Test accuracies, separated by commas.")] = "0.8,0.85",
-    data: f.Data = "mnist",
-    clients: f.Clients = "100",
-    model: f.Model = "logistic",
-    cohort: f.Cohort = "10",
-    rounds: f.Rounds = "60",
-    lr: f.Rate = "0.01",
+        str | None, typer.Option("--selectors", help="In place of those that stand in the questions; full is added.")
+    ] = None,
+    seeds: frame.Seeds = 3,
     set_: f.Assign = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder of all runs; what is finished there is kept.")] = Path(
-        "runs/frontier"
-    ),
-    jobs: Annotated[int, typer.Option("--jobs", help="Runs at a time; 0: one a core.")] = 0,
+    device: f.Device = None,
+    out: frame.Out = Path("runs/frontier"),
+    jobs: frame.Jobs = 0,
     on: f.On = "processes",
-    result: Annotated[Path | None, typer.Option("--result", help="Where to write the figures as JSON.")] = None,
+    result: frame.Result = None,
+    from_: Annotated[
+        Path | None, typer.Option("--from", help="Run nothing; show the figures that --result wrote.")
+    ] = None,
 ) -> None:
-    """How close to full participation, and at what share of its cost, on three partitions.
+    """How close to full participation, and at what share of its cost: some questions, each with an answer.
 
     Everything that clients send and compute is counted, the opening included. The same command with the same --out
     continues where it was.
     """
-    from hcsfed.cli.show import bars
-    from hcsfed.grid import Cell, cells, run_all
-    from hcsfed.record import read_run
-    from hcsfed.settings import merge, parse_value
+    from hcsfed.settings import Settings, merge, parse_assignments
+
+    if from_:
+        print(shown(_read(from_)))
+        return
+    frame.check(seeds, jobs)
+    names, rows = _names(only), []
+    more = ({"device": device} if device else {}, parse_assignments(set_ or []))
+    for question in questions():
+        if question["name"] in names:
+            base = merge(Settings(), question["settings"], *more)
+            rows += answered(question, base, selectors, range(seeds), out, jobs, on)
+    frame.write(result, Settings(), seeds, rows=rows)
+    print(shown(rows))
+
+
+def questions() -> list[dict[str, Any]]:
+    """As they stand in the file beside this one."""
+    text = (files("hcsfed.cli.study") / "frontier.toml").read_text("utf-8")
+    return list(tomllib.loads(text)["question"])
+
+
+def _names(text: str) -> list[str]:
+    known = [question["name"] for question in questions()]
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    for name in names:
+        if name not in known:
+            raise unknown("question of the study", name, known)
+    return names
+
+
+def answered(
+    question: Mapping[str, Any],
+    base: Settings,
+    selectors: str | None,
+    seeds: Sequence[int],
+    out: Path,
+    jobs: int,
+    on: str,
+) -> list[Row]:
+    """All runs of a question, and the figures that they come to."""
+    from hcsfed.grid import Cell, cells
+    from hcsfed.settings import merge
     from hcsfed.variants import variants
 
-    if seeds < 1:
-        raise bad("seeds", "study", "an int ≥ 1", seeds)
-    aims = _accuracies(targets)
-    chosen = variants(f"{BASELINE},{selectors}", "study")
-    base = f.settings_from(None, set_, data=data, model=model, cohort=cohort, rounds=rounds, lr=lr)
+    chosen = variants(",".join([BASELINE, selectors or ",".join(_all(question["selectors"]))]), "study")
     grid = []
-    for title, partition in PARTITIONS.items():
-        where = merge(base, {"partition": {**partition, "clients": parse_value(clients or "100")}})
-        slug = title.lower().replace(" ", "-")
-        grid += [Cell(f"{slug}/{cell.name}", cell.settings) for cell in cells(where, chosen, range(seeds))]
-    with bars(quiet=not sys.stderr.isatty()) as live:
-        task = live.add_task("runs", total=len(grid), accuracy="")
-        folders = run_all(
-            grid,
-            out,
-            jobs=jobs,
-            on=on,
-            waiting=lambda: live.update(
-                task, completed=sum((out / c.name / "checkpoint.safetensors").exists() for c in grid)
-            ),
-        )
-    runs = iter([read_run(folder) for folder in folders])
-    found = {title: {one.label: [next(runs) for _ in range(seeds)] for one in chosen} for title in PARTITIONS}
-    rows = figures(found, aims)
-    if result:
-        about = {"versions": next(iter(found.values()))[BASELINE][0].about["versions"], "seeds": seeds}
-        result.parent.mkdir(parents=True, exist_ok=True)
-        result.write_text(json.dumps({**about, "settings": base.nested(), "rows": rows}, indent=1) + "\n", "utf-8")
-    print(table(rows))
-
-
-def figures(found: Mapping[str, Mapping[str, Sequence[Run]]], targets: Sequence[float]) -> list[dict[str, Any]]:
-    """Partition, selector and target → rounds by seed, and costs to the target as a share of full participation's.
-
-    A share divides the sums over all seeds; where a run missed the target it is None.
-    """
+    for place in question["places"]:
+        where = merge(base, {"partition": {**PLACES[place], "clients": question.get("clients", 100)}})
+        slug = f"{question['name']}/{place.lower().replace(' ', '-').replace(',', '')}"
+        if "steps" in question:
+            found = [cell for one in chosen for cell in cells(_short(where, one), [one], seeds)]
+        else:
+            found = cells(where, chosen, seeds)
+        grid += [Cell(f"{slug}/{cell.name}", cell.settings) for cell in found]
+    runs = iter(frame.done(grid, out, jobs, on))
     rows = []
-    for partition, by_selector in found.items():
-        for target in targets:
-            whole = [_spent(run, target) for run in by_selector[BASELINE]]
-            for selector, runs in by_selector.items():
-                spent = [_spent(run, target) for run in runs]
-                row: dict[str, Any] = {"partition": partition, "target": target, "selector": selector}
-                row["rounds"] = [s["rounds"] for s in spent]
-                for figure in ("rounds", *COSTS):
-                    mine, full = ([s[figure] for s in side] for side in (spent, whole))
-                    reached = None not in mine and None not in full
-                    row[f"{figure}_share"] = round(sum(mine) / sum(full), 4) if reached else None
-                rows.append(row)
+    for place in question["places"]:
+        raced = {one.label: [next(runs) for _ in seeds] for one in chosen}
+        about = {"question": question["name"], "place": place}
+        if "steps" in question:
+            rows += [about | row for row in curve(raced, question["steps"])]
+        else:
+            aims = question["targets"]
+            rows += [about | row for row in race(raced, aims[place] if isinstance(aims, dict) else aims)]
     return rows
 
 
-def _spent(run: Run, target: float) -> dict[str, Any]:
-    return {"rounds": run.rounds_to(target)} | {figure: run.total(figure, target) for figure in COSTS}
+def _all(names: Sequence[str]) -> list[str]:
+    """The names, with every registered selector in the place of ``@all``."""
+    from hcsfed.select import SELECTORS
+
+    return list(SELECTORS) if list(names) == [EVERYONE] else list(names)
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The figures in Markdown."""
-    head = ["partition", "target", "selector", "rounds", "× full", "uploads", "local steps"]
-    lines = [head, ["---"] * 3 + ["---:"] * 4]
-    for row in rows:
-        missed = sum(r is None for r in row["rounds"])
-        mean = f"{missed} of {len(row['rounds'])} missed" if missed else f"{np.mean(row['rounds']):.1f}"
-        shares = [row[f"{figure}_share"] for figure in ("rounds", "upload_bytes", "local_steps")]
-        ratio = "–" if shares[0] is None else f"{shares[0]:.2f}"
-        costs = ["–" if share is None else f"{share:.1%}" for share in shares[1:]]
-        lines.append([row["partition"], f"{row['target']:.0%}", f"`{row['selector']}`", mean, ratio, *costs])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def _short(settings: Settings, one: Variant) -> Settings:
+    """As many rounds as take the local steps of all rounds of the picked alone."""
+    from hcsfed.settings import cohort_size, merge
+
+    selector = one.build(settings)
+    if selector.claims.trains == "picked" and one.name != BASELINE:
+        return settings
+    clients = settings.partition.options["clients"]
+    return merge(settings, {"rounds": max(1, settings.rounds * cohort_size(settings.cohort, clients) // clients)})
 
 
-def _accuracies(text: str) -> list[float]:
+def shown(rows: Sequence[Row]) -> str:
+    """Each question with its verdicts and its table."""
+    parts = []
+    for question in questions():
+        mine = [row for row in rows if row["question"] == question["name"]]
+        if not mine:
+            continue
+        seeds = len(mine[0].get("rounds") or mine[0]["accuracy"])
+        parts.append(f"## {question['title']} ({seeds} seeds)")
+        if "steps" in question:
+            parts.append(curve_table(mine))
+            continue
+        wanted = question["wanted"]
+        found = verdicts(mine, wanted)
+        if found:
+            told = [
+                f"- {'reached' if v.reached else 'missed'}: {v.place}, {100 * v.target:g} %: {v.because}" for v in found
+            ]
+            parts.append("\n".join([f"Of `{wanted['selector']}`:", "", *told]))
+        parts.append(race_table(mine))
+    return "\n\n".join(parts)
+
+
+def _read(path: Path) -> list[Row]:
+    import json
+
     try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or not all(0 < accuracy <= 1 for accuracy in found):
-        raise bad("targets", "study", "accuracies in (0, 1] separated by commas", text)
-    return found
+        return list(json.loads(path.read_text("utf-8"))["rows"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{str(path)!r} holds no figures of this study: {error}") from error
