@@ -82,6 +82,9 @@ def run(
                 "upload_bytes": 4 * 7850 * cohort,
                 "download_bytes": 4 * 7850 * cohort,
                 "local_steps": 50 * cohort * busy,
+                "simulated_seconds": None,
+                "server_bytes": 4 * 7850,
+                "disk_bytes": 0,
                 "seconds": {"select": 0.0004, "train": 0.02 * busy, "aggregate": 0.001, "evaluate": 0.004},
             }
         )

@@ -24,6 +24,7 @@ from hcsfed.cli.study.covariance import GROUPS, design, together
 from hcsfed.cli.study.influence import influence
 from hcsfed.cli.study.path import again, lived, scenes
 from hcsfed.cli.study.presence import presence
+from hcsfed.errors import RunFolderError
 from hcsfed.record import Run
 from hcsfed.settings import Settings, merge
 from hcsfed.simulate import rounds
@@ -313,3 +314,22 @@ def test_figures_are_asked_anew_where_something_else_was_asked(tmp_path):
 )
 def test_figures_have_two_digits_that_count(value, text):
     assert re.sub(r"\.0$", "", frame.short(value)) == text
+
+
+def test_only_what_is_not_finished_is_run(tmp_path, monkeypatch):
+    from hcsfed import grid
+
+    def cells(seeds, lr=0.05):
+        base = merge(Settings(), SMALL, {"rounds": 2, "local.lr": lr})
+        return grid.cells(base, ["random"], seeds)
+
+    asked = []
+    run_all = grid.run_all
+    monkeypatch.setattr(grid, "run_all", lambda cells, *a, **b: asked.append(len(cells)) or run_all(cells, *a, **b))
+    first = frame.done(cells([0]), tmp_path, 1, "processes")
+    both = frame.done(cells([0, 1]), tmp_path, 1, "processes")
+    assert asked == [1, 1]
+    assert [run.settings["seed"] for run in both] == [0, 1]
+    assert both[0].history == first[0].history
+    with pytest.raises(RunFolderError, match="holds a run with other settings"):
+        frame.done(cells([0], lr=0.1), tmp_path, 1, "processes")

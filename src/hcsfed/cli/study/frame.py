@@ -44,13 +44,27 @@ def done(grid: Sequence[Cell], out: Path, jobs: int, on: str) -> list[Run]:
     from hcsfed.grid import run_all
     from hcsfed.record import read_run
 
-    def finished() -> int:
-        return sum((out / cell.name / "checkpoint.safetensors").exists() for cell in grid)
+    open_ = [cell for cell in grid if not _finished(out / cell.name, cell.settings)]
+    kept = len(grid) - len(open_)
+
+    def begun() -> int:
+        return kept + sum((out / cell.name / "checkpoint.safetensors").exists() for cell in open_)
 
     with bars(quiet=not sys.stderr.isatty()) as live:
-        task = live.add_task("runs", total=len(grid), accuracy="")
-        folders = run_all(grid, out, jobs=jobs, on=on, waiting=lambda: live.update(task, completed=finished()))
-    return [read_run(folder) for folder in folders]
+        task = live.add_task("runs", total=len(grid), completed=kept, accuracy="")
+        run_all(open_, out, jobs=jobs, on=on, waiting=lambda: live.update(task, completed=begun()))
+    return [read_run(out / cell.name) for cell in grid]
+
+
+def _finished(folder: Path, settings: Settings) -> bool:
+    """Whether this very run is there, with all of its rounds: then there is no need to put it together again."""
+    from hcsfed.record import read_run
+
+    try:
+        run = read_run(folder)
+    except RunFolderError:
+        return False
+    return run.settings == json.loads(json.dumps(settings.nested())) and len(run.history) >= settings.rounds
 
 
 @dataclass(frozen=True)
