@@ -88,7 +88,14 @@ def test_base_install_shows_help():
 
 @pytest.mark.parametrize(
     ("arguments", "extra"),
-    [(["run", "--rounds", "1"], "sim"), (["compare", "--selectors", "random"], "sim")],
+    [
+        (["run", "--rounds", "1"], "sim"),
+        (["compare", "--selectors", "random"], "sim"),
+        (["study", "frontier"], "sim"),
+        (["variance", "--selectors", "random"], "sim"),
+        (["bench", "select", "--only", "hundred"], "sim"),
+        (["data", "show", "--out", "a.png"], "report"),
+    ],
 )
 def test_base_install_names_the_extra(arguments, extra, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

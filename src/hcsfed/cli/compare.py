@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -73,13 +72,12 @@ def compare(
         device=device,
         backend=backend,
     )
-    for module in ("torch", "numba", "safetensors", "jinja2"):  # said before the runs, not after them
-        if find_spec(module) is None:
-            raise ModuleNotFoundError(name=module)
+    from hcsfed.grid import cells, demand, run_all
+
+    demand("jinja2")
     from rich.console import Console
 
     from hcsfed.cli.show import bars, shown
-    from hcsfed.grid import cells, run_all
     from hcsfed.record import read_run
     from hcsfed.report import summarise, summary_table, write_page
 
