@@ -86,6 +86,7 @@ def test_bytes_are_scaled_as_images():
         ({"test": 0}, r"test of arrays must be a share in \(0, 1\), got 0"),
         ({"test": 0.001}, "at least one test row"),
         ({"test_x": X}, "test_x and test_y of arrays must be given both"),
+        ({"x": np.where(np.arange(200).reshape(50, 4) == 29, np.nan, 1.0)}, "x of arrays .* NaN or infinity in row 7$"),
         ({"clients": [1, 2]}, "clients of arrays must name one client for each of 50 rows"),
         ({"seed": "x"}, "seed of arrays must be an int >= 0, got 'x'"),
         ({"task": "ranking"}, "task of arrays must be classification or regression, got 'ranking'"),
@@ -268,7 +269,7 @@ class EveryThird:
     dataset = None
 
     def load_partition(self, k):
-        return {name: np.asarray(self.dataset[name])[k::3] for name in self.dataset.column_names}
+        return Table(**{name: np.asarray(self.dataset[name])[k::3] for name in self.dataset.column_names})
 
 
 def test_a_partitioner_deals_rows(monkeypatch):
@@ -286,6 +287,13 @@ def test_a_partitioner_deals_rows(monkeypatch):
 
     with pytest.raises(DataError, match="Broken could not deal the rows"):
         flower_partitioner(Broken(), source)
+
+    class Vertical(EveryThird):
+        def load_partition(self, k):
+            return Table(label=[k])
+
+    with pytest.raises(DataError, match="Vertical deals out columns; a partition needs one that deals out rows"):
+        flower_partitioner(Vertical(), source)
 
 
 def test_partitioners_without_their_package_say_what_to_install(monkeypatch):

@@ -85,6 +85,16 @@ def test_generated_reference_is_current():
     assert reference().stale() == [], "run `make reference`"
 
 
+def test_every_name_that_a_setting_takes_says_what_it_is():
+    said = (ROOT / "docs" / "reference" / "names.md").read_text(encoding="utf-8")
+    entries = [line.split(" | ") for line in said.splitlines() if line.startswith("| `")]
+    assert len(entries) > 50
+    told = [entry[1] for entry in entries]
+    assert all(len(words) > 10 for words in told)
+    assert len(set(told)) == len(told), "no two say the same"
+    assert not any("partial(" in words for words in told)
+
+
 def test_every_public_name_has_a_docstring():
     module = reference()
     bare = []

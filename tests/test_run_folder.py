@@ -68,7 +68,7 @@ def test_more_rounds_may_be_asked_for_and_nothing_else(tmp_path):
         pass
     assert read_run(path).settings["rounds"] == 9
     assert read_run(path).about == {"dimension": 2}
-    with pytest.raises(RunFolderError, match="other settings: local"):
+    with pytest.raises(RunFolderError, match=r"other settings: local\.lr is .* there, 0\.2 here"):
         RunFolder(path, {**SETTINGS, "local": {"lr": 0.2}}, {}, resume=True)
 
 

@@ -53,7 +53,7 @@ def run_all(
 
 
 def demand(*modules: str) -> None:
-    """Miss what the simulator needs, and these modules, before the runs and not in the first process that wants them."""
+    """Refuse to begin where the simulator's modules or these are not installed."""
     for module in ("torch", "numba", "safetensors", *modules):
         if find_spec(module) is None:
             raise ModuleNotFoundError(name=module)
