@@ -14,6 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from hcsfed.assemble import assemble
+from hcsfed.grid import cells
+from hcsfed.report import summarise
+from hcsfed.settings import Settings, merge
+from hcsfed.simulate import run
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WRITTEN = [page for page in PAGES if "reference" not in page.parts]  # by people
@@ -83,6 +89,24 @@ def test_commands_in_shell_blocks_exist_with_their_flags():
 
 def test_generated_reference_is_current():
     assert reference().stale() == [], "run `make reference`"
+
+
+def test_the_readmes_figures_are_those_of_make_demo():
+    made = (ROOT / "Makefile").read_text(encoding="utf-8")
+    selectors = re.search(r"^SELECTORS \?= (.*)$", made, re.M).group(1)
+    assert "--seeds 3 --rounds 60 --target 0.8 --out" in made
+    base = merge(Settings(), {"rounds": 60, "target": 0.8})
+    runs = [run(assemble(cell.settings)) for cell in cells(base, selectors.split(","), range(3))]
+    readme = re.sub(r"\*\*", "", (ROOT / "README.md").read_text(encoding="utf-8"))
+    for row in summarise(runs).rows:
+        rounds, upload, steps = (
+            re.sub(r"\s", " ", row.estimates[m].text(unit).partition(" (")[0])
+            for m, unit in (("rounds", "rounds"), ("upload", "bytes"), ("steps", "steps"))
+        )
+        interval = row.estimates["rounds"].interval("rounds")
+        rounds = f"{rounds} ({interval})" if interval else rounds.replace("> ", "not within ")
+        line = next(line for line in readme.splitlines() if line.startswith("|") and f"`{row.group.label}`" in line)
+        assert line.split(" | ")[1:] == [rounds, upload, f"{steps} |"]
 
 
 def test_every_name_that_a_setting_takes_says_what_it_is():
