@@ -204,6 +204,22 @@ def test_epsilon_solves_the_exact_equation():
     assert epsilon(1e-9, 1, 0.1) == 0.0
 
 
+# noise in multiples of the clip, messages, δ, ε by dp-accounting 0.6.0: PLDAccountant, GaussianDpEvent(noise / 2)
+ACCOUNTED = [
+    (20, 1, 1e-5, 0.34067),
+    (20, 100, 1e-5, 4.37718),
+    (4, 10, 1e-6, 8.30623),
+    (2, 50, 1e-5, 54.37664),
+    (1, 100, 1e-5, 284.39185),
+    (100, 1000, 1e-7, 3.21821),
+]
+
+
+@pytest.mark.parametrize(("noise", "times", "delta", "expected"), ACCOUNTED)
+def test_epsilon_is_that_of_another_accountant(noise, times, delta, expected):
+    assert Noisy(Sketch(), noise=noise).spent(times, delta) == pytest.approx(expected, abs=1e-5)
+
+
 def test_settings_are_checked():
     for make, message in [
         (lambda: GradientCompression(ratio=0), r"ratio of gc must be a number in \(0, 1\], got 0"),

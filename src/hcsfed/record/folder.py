@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from hcsfed.errors import FolderInUseError, RunFolderError
 from hcsfed.record.run import RoundRecord, Run
+from hcsfed.settings import Settings
 
 SETTINGS, ROUNDS, CHECKPOINT, LOCK = "settings.json", "rounds.jsonl", "checkpoint.safetensors", "lock"
 Arrays = dict[str, NDArray[Any]]
@@ -68,7 +69,9 @@ class RunFolder:
     def _take_up(self, settings: Mapping[str, Any], about: Mapping[str, Any], resume: bool) -> None:
         header = _header(self.path)
         there, wanted = header["settings"], json.loads(json.dumps(settings))
-        told, asked = _dotted(there), _dotted(wanted)
+        # What the run was not told it had by default, as a setting that is younger than the run.
+        usual = _dotted(json.loads(json.dumps(Settings().nested())))
+        told, asked = ({**usual, **_dotted(settings)} for settings in (there, wanted))
         for key in asked | told:
             if key != "rounds" and told.get(key) != asked.get(key):
                 raise RunFolderError(

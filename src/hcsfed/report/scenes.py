@@ -117,7 +117,7 @@ def _polygon(corners: int, turn: float, inner: float = 1.0) -> list[tuple[float,
 
 
 # After the circle: square, triangle, diamond, triangle upside down, pentagon, and stars of four and five points.
-SHAPES = (
+SHAPES: tuple[list[tuple[float, float]], ...] = (
     [],
     _polygon(4, 1),
     _polygon(3, 0),
