@@ -311,14 +311,23 @@ def test_partitioners_of_flwr_datasets():
         theirs.PathologicalPartitioner(num_partitions=5, partition_by="label", num_classes_per_partition=2),
         theirs.ShardPartitioner(num_partitions=5, partition_by="label", num_shards_per_partition=2),
         theirs.LinearPartitioner(num_partitions=6),
+        theirs.SquarePartitioner(num_partitions=6),
+        theirs.ExponentialPartitioner(num_partitions=4),
+        theirs.SizePartitioner(partition_sizes=[100, 200, 250]),
+        theirs.InnerDirichletPartitioner(partition_sizes=[100] * 5, partition_by="label", alpha=0.5),
+        theirs.ContinuousPartitioner(num_partitions=5, partition_by="how much", strictness=0.5),
         theirs.NaturalIdPartitioner(partition_by="who"),
+        theirs.GroupedNaturalIdPartitioner(partition_by="who", group_size=2),
     ]
     for partitioner in several:
-        p = flower_partitioner(partitioner, labels, columns={"who": np.arange(600) % 4})
+        more = {"who": np.arange(600) % 4, "how much": np.linspace(0, 1, 600)}
+        p = flower_partitioner(partitioner, labels, columns=more)
         assert p.clients == partitioner.num_partitions
         assert len(np.unique(p.index)) == len(p.index) <= 600
         theirs_of_0 = np.asarray(partitioner.load_partition(0)["label"][:])
         assert np.array_equal(labels[p.client(0)], theirs_of_0)
+    with pytest.raises(DataError, match="VerticalEvenPartitioner deals out columns"):
+        flower_partitioner(theirs.VerticalEvenPartitioner(num_partitions=2, active_party_columns="label"), labels)
 
 
 def test_huggingface_tables_for_real():
