@@ -119,6 +119,31 @@ def test_every_name_that_a_setting_takes_says_what_it_is():
     assert not any("partial(" in words for words in told)
 
 
+def test_the_site_shows_no_roles_and_each_parameter_with_its_own_default():
+    griffe = pytest.importorskip("griffe")
+    assert "extensions: [tools/docstrings.py]" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    extensions = griffe.load_extensions(str(ROOT / "tools" / "docstrings.py"))
+    package = griffe.load("hcsfed", search_paths=[str(ROOT / "src")], extensions=extensions, docstring_parser="numpy")
+
+    def documented(thing):
+        if thing.docstring is not None:
+            yield thing
+        for member in thing.members.values():
+            if not member.is_alias:
+                yield from documented(member)
+
+    found = list(documented(package))
+    assert len(found) > 500
+    assert [
+        thing.path for thing in found if re.search(r":(class|func|data|meth|mod|attr):", thing.docstring.value)
+    ] == []
+    hybrid = package["select.hybrid.Hybrid"]
+    section = next(s for s in hybrid.docstring.parsed if s.kind.value == "parameters")
+    shown = {p.name: (str(p.annotation), str(p.value)) for p in section.value}
+    assert shown["max_share"] == ("float", "0.5")
+    assert shown["min_share"] == ("float", "0.1")
+
+
 def test_every_public_name_has_a_docstring():
     module = reference()
     bare = []
