@@ -80,7 +80,7 @@ def largest_entropy(pi: np.ndarray, luck: Luck) -> np.ndarray:
     sure = np.flatnonzero(pi >= 1 - draws.SURE)
     if m == 0:
         return sure
-    chances = draws._working_chances(pi[ids], m)
+    chances = draws.working_chances(pi[ids], m)
     cohorts = [list(c) for c in combinations(range(len(ids)), m)]
     law = [np.prod(chances[c]) * np.prod(np.delete(1 - chances, c)) for c in cohorts]
     return np.union1d(sure, ids[luck.by_law(cohorts, law)])

@@ -33,7 +33,7 @@ _INTERPRETED = 2000
 """Below this many units a plain loop is done before a compiled one is loaded."""
 
 _ENTROPY_UNITS = 500
-"""Up to here the draw of largest entropy takes about a millisecond."""
+"""Up to here the draw of largest entropy takes some milliseconds."""
 
 
 def inclusion(sizes: Floats, m: float) -> Floats:
@@ -184,10 +184,10 @@ def conditional_poisson(pi: Floats, rng: np.random.Generator) -> Ints:
     """The design of largest entropy with these π: Poisson draws with other odds until the size fits (Hájek 1964)."""
     ids, m = _undecided(pi)
     sure = np.flatnonzero(pi >= 1 - SURE)
-    if m == 0:
-        return sure
-    chances = _working_chances(pi[ids], m)
-    while True:
+    if m in (0, len(ids)):  # one that is all but sure may be the only one left
+        return np.union1d(sure, ids[:m])
+    chances = working_chances(pi[ids], m)
+    while True:  # one in 2.5·√Σp(1 − p) or so fits
         tries = rng.random((16, len(ids))) < chances
         fits = np.flatnonzero(tries.sum(axis=1) == m)
         if len(fits):
@@ -208,26 +208,22 @@ def without_replacement(pi: Floats, rng: np.random.Generator) -> Ints:
 
 
 def pairs(pi: Floats) -> NDArray[np.float64]:
-    """π_kl of :func:`conditional_poisson`: N × N, with π on the diagonal. Takes N²·m steps; meant for small N.
+    """π_kl of :func:`conditional_poisson`: N × N, with π on the diagonal; meant for small N.
 
-    The recursion over the cohort's size is that of :func:`_given_size`, for pairs.
+    Given that k is in, the others are drawn by the same law with one place less.
     """
     pi = np.asarray(pi, np.float64)
     joint = np.outer(pi, pi)
     ids, m = _undecided(pi)
-    if m:
-        odds = _odds(_working_chances(pi[ids], m))
-        single = [np.zeros(len(ids))]
-        for size in range(1, m + 1):
-            rising = odds * (1 - single[-1])
-            single.append(size * rising / rising.sum())
+    if 0 < m < len(ids):
+        chances = working_chances(pi[ids], m)
+        odds = chances / (1 - chances)
         both = np.zeros((len(ids), len(ids)))
-        for size in range(2 + m % 2, m + 1, 2):
-            before = single[size - 2]
-            both = np.outer(odds, odds) * (1 - before[:, None] - before[None, :] + both)
-            np.fill_diagonal(both, 0.0)
-            both *= size * (size - 1) / both.sum()
-        joint[np.ix_(ids, ids)] = both
+        for k in range(len(ids)) if m > 1 else ():
+            others = np.arange(len(ids)) != k
+            given = given_size(odds[others], m - 1)
+            both[k, others] = pi[ids[k]] * given / (1 + given)
+        joint[np.ix_(ids, ids)] = (both + both.T) / 2  # equal but for rounding
     np.fill_diagonal(joint, pi)
     return joint
 
@@ -238,28 +234,69 @@ def _undecided(pi: Floats) -> tuple[Ints, int]:
     return np.flatnonzero(open_), round(float(pi[open_].sum()))
 
 
-def _odds(chances: Floats) -> Floats:
-    odds = chances / (1 - chances)
-    return np.asarray(odds / odds.mean())
+def working_chances(pi: Floats, m: int) -> Floats:
+    """The Poisson probabilities which, given size m < N, come out as π, all of them between 0 and 1.
 
-
-def _given_size(odds: Floats, m: int) -> Floats:
-    """Inclusion probabilities of a Poisson draw with these odds, given its size m (Chen, Dempster & Liu 1994)."""
-    pi = np.zeros(len(odds))
-    for size in range(1, m + 1):
-        rising = odds * (1 - pi)
-        pi = size * rising / rising.sum()
-    return pi
-
-
-def _working_chances(pi: Floats, m: int) -> Floats:
-    """The Poisson probabilities which, given size m, come out as π (fixed point of Tillé 2006, section 5.6)."""
-    if 2 * m > len(pi):  # the complement is drawn by the same law, and its recursion is shorter and steadier
-        return 1 - _working_chances(1 - pi, len(pi) - m)
-    chances = pi.copy()
-    for _ in range(200):
-        gap = pi - _given_size(_odds(chances), m)
-        chances = np.clip(chances + gap, 1e-12, 1 - 1e-12)
-        if np.abs(gap).max() < 1e-13:
+    Odds are multiplied by what they come out short of, to a power: 1 − 1/N is right at once where all are equal, and no
+    power from ½ on can lead away, which is where it goes when fewer units than N matter. π itself is near, so the sum
+    stays about m, where a size of m is likely.
+    """
+    if 2 * m > len(pi):  # the complement is drawn by the same law, and needs fewer steps
+        return 1 - working_chances(1 - pi, len(pi) - m)
+    wanted = pi / (1 - pi)
+    odds, power, before = wanted.copy(), 1 - 1 / len(pi), np.inf
+    near = 1e-13 + 2 * abs(float(pi.sum()) - m)  # no law has a π that does not sum to m
+    for _ in range(500):
+        found = given_size(odds, m)
+        gap = float(np.abs(found / (1 + found) - pi).max())
+        if gap < near:
             break
-    return chances
+        if gap > 0.5 * before:
+            power = max(0.8 * power, 0.5)
+        odds, before = odds * (wanted / found) ** power, gap
+    return odds / (1 + odds)
+
+
+def given_size(odds: Floats, m: int) -> Floats:
+    """The odds of each unit to be among m, where all come independently by their own odds and m happen to come.
+
+    For unit k these are odds_k·e(m − 1)/e(m), with e(s) the sum over all cohorts of s of the others, of the product of
+    their odds. Units of odds up to 1 and those above are summed up apart: dividing a unit out again, which is quick,
+    keeps its digits for the former alone.
+    """
+    small = odds <= 1
+    few, without_few = _sums(odds[small], m)
+    many, without_many = _sums_of_large(odds[~small], m)
+    out = np.empty(len(odds))
+    for which, without, others in ((small, without_few, many), (~small, without_many, few)):
+        fewer, as_many = (others[j::-1] @ without[: j + 1] for j in (m - 1, m))
+        out[which] = odds[which] * fewer / as_many
+    return out
+
+
+def _sums(odds: Floats, m: int) -> tuple[Floats, Floats]:
+    """e(s) of all units, and of all but each (a column), for s = 0 … m; for odds of at most 1."""
+    whole, without = np.zeros(m + 1), np.zeros((m + 1, len(odds)))
+    whole[0], without[0] = 1.0, 1.0
+    for size in range(1, m + 1):
+        whole[size] = odds @ without[size - 1] / size
+        without[size] = np.maximum(whole[size] - odds * without[size - 1], 0.0)
+    return whole, without
+
+
+def _sums_of_large(odds: Floats, m: int) -> tuple[Floats, Floats]:
+    """The same for large odds, times the probability of none: from both sides, nothing being taken away."""
+    outside = 1 / (1 + odds)
+    inside = odds * outside
+    first, last = np.zeros((2, len(odds) + 1, m + 1))
+    first[0, 0] = last[len(odds), 0] = 1.0
+    for k in range(len(odds)):
+        first[k + 1] = outside[k] * first[k]
+        first[k + 1, 1:] += inside[k] * first[k, :-1]
+    for k in range(len(odds) - 1, -1, -1):
+        last[k] = outside[k] * last[k + 1]
+        last[k, 1:] += inside[k] * last[k + 1, :-1]
+    without = np.zeros((m + 1, len(odds)))
+    for size in range(m + 1):
+        without[size] = np.einsum("ks,ks->k", first[:-1, : size + 1], last[1:, size::-1])
+    return first[-1], without
