@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 
@@ -127,6 +128,25 @@ def test_bad_input_is_one_line_and_exit_code_2(hcsfed, tmp_path, words, told):
     assert err.count("\n") == 1
     assert out == ""
     assert not (tmp_path / "runs").exists(), "nothing was begun"
+
+
+def test_a_warning_is_one_line_too(hcsfed, tmp_path, monkeypatch):
+    (tmp_path / "branching.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self, classes):\n"
+        "        super().__init__()\n"
+        "        self.out = nn.Linear(64, classes)\n"
+        "    def forward(self, x):\n"
+        "        return self.out(x.flatten(1)) if float(x.mean()) > 0 else self.out(-x.flatten(1))\n"
+    )
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # given back afterwards
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, _, err = hcsfed("run", *QUICK, "--model", "branching:Net")
+    assert code == 0
+    assert err.startswith("hcsfed: clients are trained one after another: Net can't be trained for many at once")
+    assert err.count("\n") == 1
 
 
 def test_a_folder_with_other_settings_is_left_alone(hcsfed, tmp_path):
