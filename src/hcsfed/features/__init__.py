@@ -14,6 +14,7 @@ from hcsfed.features.noise import Noisy, epsilon
 from hcsfed.features.output_layer import OutputLayer
 from hcsfed.features.raw import Raw
 from hcsfed.features.sketch import Sketch
+from hcsfed.features.stack import stack
 from hcsfed.registry import Registry
 
 FEATURES: Registry[Feature] = Registry("feature")
@@ -39,4 +40,5 @@ __all__ = [
     "SharedCompression",
     "Sketch",
     "epsilon",
+    "stack",
 ]
