@@ -44,6 +44,9 @@ class Luck:
         self.path, self.at, self.probability = path, 0, 1.0
         self.ordered, self.weights = ordered, weights
 
+    def __getattr__(self, name: str) -> Any:
+        raise NotImplementedError(f"Luck knows no {name} yet: say here what it can come to, and with what probability")
+
     def decide(self, chances: Sequence[float]) -> int:
         """One of the possibilities, by its number."""
         if self.at == len(self.path):
