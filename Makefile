@@ -23,7 +23,8 @@ help:  ## say what can be made
 
 demo: .venv/.demo  ## compare selectors on a small federation, draw report.html
 	@rm -rf runs/demo
-	@$(BIN)/hcsfed compare --selectors $(SELECTORS) --seeds 3 --rounds 60 --target 0.8 --out runs/demo --report report.html
+	@$(BIN)/hcsfed compare --selectors $(SELECTORS) --seeds 3 --rounds 60 --target 0.8 --out runs/demo --report report.html \
+	  --picture-at 10
 	@echo "Open $(CURDIR)/report.html in a browser."
 
 test: .venv/.dev  ## run the tests (ARGS="-k word" for some, WORKERS=4 for more processes)

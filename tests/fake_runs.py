@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hcsfed.record import Run
+from hcsfed.report import Scene
 
 
 def federation(clients: int = 20, classes: int = 5, rows: int = 40, *, seed: int = 0) -> dict[str, Any]:
@@ -98,3 +99,16 @@ def run(
     if regression:
         about["federation"] |= {"classes": 0, "class_counts": None, "task": "regression"}
     return Run(settings, about, history)
+
+
+def scenes(clients: int = 60, labels: bool = True) -> list[Scene]:
+    """What a selector might see: twelve kinds of client."""
+    rng = np.random.default_rng(0)
+    updates = rng.normal(size=(clients, 30)) + 5 * rng.normal(size=(12, 30))[np.arange(clients) % 12]
+    kinds = np.arange(clients) % 12 if labels else None
+    chances = np.linspace(0.01, 1, clients)
+    return [
+        Scene(
+            "hcsfed", updates, updates[:, :4].astype(np.float32), kinds, chances, np.unique([3 % clients, clients - 1])
+        )
+    ]

@@ -7,8 +7,9 @@ import pytest
 
 from hcsfed.errors import SettingError
 from hcsfed.jit import compiled
+from hcsfed.rng import stream
 from hcsfed.select import Cube, LocalPivotal, Random, pick
-from hcsfed.select.cube import _fly
+from hcsfed.select.cube import _fly, cube
 from hcsfed.select.draws import SURE, inclusion
 from hcsfed.select.pivotal import local_pivotal
 from hcsfed.select.space import cells, leading
@@ -91,6 +92,17 @@ def test_the_flight_keeps_every_sum():
     assert sums.T @ pi == pytest.approx(total, abs=1e-6)
     assert ((pi > SURE) & (pi < 1 - SURE)).sum() <= 7
     assert ((pi >= 0) & (pi <= 1)).all()
+
+
+@pytest.mark.parametrize(("n", "k", "m"), [(40, 8, 4), (60, 16, 10), (100, 16, 10)])
+def test_the_size_is_kept_where_the_basis_loses_its_digits(n, k, m):
+    """Features and weights whose sizes differ by many powers of ten: one draw in ten had one client too many or few."""
+    for seed in range(150):
+        rng = stream(seed, "wild")
+        x = (rng.normal(size=(n, k)) * np.exp(rng.normal(0, 10, (n, 1)))).astype(np.float32)
+        weights = np.exp(rng.normal(0, 2.5, n))
+        ids = cube(x, weights / weights.sum(), inclusion(weights, m), min(k, 16), rng)
+        assert len(ids) == m
 
 
 def test_the_cube_balances_what_is_linear():

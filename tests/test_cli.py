@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
+import torch
 
 from hcsfed.cli.main import main
 
@@ -111,7 +113,7 @@ def test_file_flags_and_assignments_mean_the_same(hcsfed, tmp_path):
         ("run --set alpha", "key=value"),
         ("run --config none.toml", "none.toml"),
         ("run --config wrong.toml", "did you mean 'rounds'"),
-        ("run --device cuda", "cuda"),
+        *([] if torch.cuda.is_available() else [("run --device cuda", "cuda")]),
         ("run --backend fast", "loop, batched"),
         ("run --track wandb", "mlflow"),
         ("run --resume", "--out"),
@@ -133,6 +135,25 @@ def test_bad_input_is_one_line_and_exit_code_2(hcsfed, tmp_path, words, told):
     assert err.count("\n") == 1
     assert out == ""
     assert not (tmp_path / "runs").exists(), "nothing was begun"
+
+
+def test_a_warning_is_one_line_too(hcsfed, tmp_path, monkeypatch):
+    (tmp_path / "branching.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self, classes):\n"
+        "        super().__init__()\n"
+        "        self.out = nn.Linear(64, classes)\n"
+        "    def forward(self, x):\n"
+        "        return self.out(x.flatten(1)) if float(x.mean()) > 0 else self.out(-x.flatten(1))\n"
+    )
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # given back afterwards
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, _, err = hcsfed("run", *QUICK, "--model", "branching:Net")
+    assert code == 0
+    assert err.startswith("hcsfed: clients are trained one after another: Net can't be trained for many at once")
+    assert err.count("\n") == 1
 
 
 def test_a_folder_with_other_settings_is_left_alone(hcsfed, tmp_path):

@@ -65,7 +65,7 @@ class TimeFirst(nn.Module):
 
 
 class Tied(nn.Module):
-    """A frozen layer, a tied weight, a buffer that is only read."""
+    """A frozen layer, a tied weight, a buffer that is only read, a parameter that is one number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,10 +73,11 @@ class Tied(nn.Module):
         self.frozen.requires_grad_(False)
         self.back.weight = self.first.weight
         self.register_buffer("offset", torch.linspace(-1, 1, 12))
+        self.scale = nn.Parameter(torch.tensor(1.5))
         self.out = nn.Linear(12, 5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.out(self.back(torch.sigmoid(self.frozen(self.first(x) + self.offset))))
+        return self.scale * self.out(self.back(torch.sigmoid(self.frozen(self.first(x) + self.offset))))
 
 
 def tanh() -> nn.Module:

@@ -320,6 +320,17 @@ def test_a_users_factory_is_imported_and_called_with_what_it_takes(tmp_path, mon
         assert "\n" not in str(caught.value)
 
 
+class Pair(nn.Module):
+    """Two outputs: what a loss would be is not said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(12, 5)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.out(x), x
+
+
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
@@ -330,6 +341,8 @@ def test_a_users_factory_is_imported_and_called_with_what_it_takes(tmp_path, mon
         ("char-lstm", {"embedding": True}, "embedding of model 'char-lstm'"),
         (nn.Linear(11, 5), {}, "can't be trained on rows of shape \\(12,\\)"),
         (nn.Linear(12, 4), {}, "must have shape \\(5,\\) for a row of small, got \\(4,\\)"),
+        (Pair(), {}, "Pair can't be trained on rows of shape \\(12,\\) .* 'tuple' object has no attribute"),
+        (nn.Linear(12, 5).requires_grad_(False), {}, "Linear must have parameters that can be trained, it has none"),
         ("logistic", {"backend": "fast"}, "backend of local training must be one of"),
         ("logistic", {"dtype": "half"}, "dtype of local training must be one of"),
         ("logistic", {"device": "gpu"}, "device of local training must be one of"),

@@ -86,6 +86,7 @@ def test_bytes_are_scaled_as_images():
         ({"test": 0}, r"test of arrays must be a share in \(0, 1\), got 0"),
         ({"test": 0.001}, "at least one test row"),
         ({"test_x": X}, "test_x and test_y of arrays must be given both"),
+        ({"x": np.where(np.arange(200).reshape(50, 4) == 29, np.nan, 1.0)}, "x of arrays .* NaN or infinity in row 7$"),
         ({"clients": [1, 2]}, "clients of arrays must name one client for each of 50 rows"),
         ({"seed": "x"}, "seed of arrays must be an int >= 0, got 'x'"),
         ({"task": "ranking"}, "task of arrays must be classification or regression, got 'ranking'"),
@@ -268,7 +269,7 @@ class EveryThird:
     dataset = None
 
     def load_partition(self, k):
-        return {name: np.asarray(self.dataset[name])[k::3] for name in self.dataset.column_names}
+        return Table(**{name: np.asarray(self.dataset[name])[k::3] for name in self.dataset.column_names})
 
 
 def test_a_partitioner_deals_rows(monkeypatch):
@@ -287,6 +288,13 @@ def test_a_partitioner_deals_rows(monkeypatch):
     with pytest.raises(DataError, match="Broken could not deal the rows"):
         flower_partitioner(Broken(), source)
 
+    class Vertical(EveryThird):
+        def load_partition(self, k):
+            return Table(label=[k])
+
+    with pytest.raises(DataError, match="Vertical deals out columns; a partition needs one that deals out rows"):
+        flower_partitioner(Vertical(), source)
+
 
 def test_partitioners_without_their_package_say_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
@@ -303,14 +311,23 @@ def test_partitioners_of_flwr_datasets():
         theirs.PathologicalPartitioner(num_partitions=5, partition_by="label", num_classes_per_partition=2),
         theirs.ShardPartitioner(num_partitions=5, partition_by="label", num_shards_per_partition=2),
         theirs.LinearPartitioner(num_partitions=6),
+        theirs.SquarePartitioner(num_partitions=6),
+        theirs.ExponentialPartitioner(num_partitions=4),
+        theirs.SizePartitioner(partition_sizes=[100, 200, 250]),
+        theirs.InnerDirichletPartitioner(partition_sizes=[100] * 5, partition_by="label", alpha=0.5),
+        theirs.ContinuousPartitioner(num_partitions=5, partition_by="how much", strictness=0.5),
         theirs.NaturalIdPartitioner(partition_by="who"),
+        theirs.GroupedNaturalIdPartitioner(partition_by="who", group_size=2),
     ]
     for partitioner in several:
-        p = flower_partitioner(partitioner, labels, columns={"who": np.arange(600) % 4})
+        more = {"who": np.arange(600) % 4, "how much": np.linspace(0, 1, 600)}
+        p = flower_partitioner(partitioner, labels, columns=more)
         assert p.clients == partitioner.num_partitions
         assert len(np.unique(p.index)) == len(p.index) <= 600
         theirs_of_0 = np.asarray(partitioner.load_partition(0)["label"][:])
         assert np.array_equal(labels[p.client(0)], theirs_of_0)
+    with pytest.raises(DataError, match="VerticalEvenPartitioner deals out columns"):
+        flower_partitioner(theirs.VerticalEvenPartitioner(num_partitions=2, active_party_columns="label"), labels)
 
 
 def test_huggingface_tables_for_real():

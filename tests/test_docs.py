@@ -14,6 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from hcsfed.assemble import assemble
+from hcsfed.grid import cells
+from hcsfed.report import summarise
+from hcsfed.settings import Settings, merge
+from hcsfed.simulate import run
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WRITTEN = [page for page in PAGES if "reference" not in page.parts]  # by people
@@ -83,6 +89,59 @@ def test_commands_in_shell_blocks_exist_with_their_flags():
 
 def test_generated_reference_is_current():
     assert reference().stale() == [], "run `make reference`"
+
+
+def test_the_readmes_figures_are_those_of_make_demo():
+    made = (ROOT / "Makefile").read_text(encoding="utf-8")
+    selectors = re.search(r"^SELECTORS \?= (.*)$", made, re.M).group(1)
+    assert "--seeds 3 --rounds 60 --target 0.8 --out" in made
+    base = merge(Settings(), {"rounds": 60, "target": 0.8})
+    runs = [run(assemble(cell.settings)) for cell in cells(base, selectors.split(","), range(3))]
+    readme = re.sub(r"\*\*", "", (ROOT / "README.md").read_text(encoding="utf-8"))
+    for row in summarise(runs).rows:
+        rounds, upload, steps = (
+            re.sub(r"\s", " ", row.estimates[m].text(unit).partition(" (")[0])
+            for m, unit in (("rounds", "rounds"), ("upload", "bytes"), ("steps", "steps"))
+        )
+        interval = row.estimates["rounds"].interval("rounds")
+        rounds = f"{rounds} ({interval})" if interval else rounds.replace("> ", "not within ")
+        line = next(line for line in readme.splitlines() if line.startswith("|") and f"`{row.group.label}`" in line)
+        assert line.split(" | ")[1:] == [rounds, upload, f"{steps} |"]
+
+
+def test_every_name_that_a_setting_takes_says_what_it_is():
+    said = (ROOT / "docs" / "reference" / "names.md").read_text(encoding="utf-8")
+    entries = [line.split(" | ") for line in said.splitlines() if line.startswith("| `")]
+    assert len(entries) > 50
+    told = [entry[1] for entry in entries]
+    assert all(len(words) > 10 for words in told)
+    assert len(set(told)) == len(told), "no two say the same"
+    assert not any("partial(" in words for words in told)
+
+
+def test_the_site_shows_no_roles_and_each_parameter_with_its_own_default():
+    griffe = pytest.importorskip("griffe")
+    assert "extensions: [tools/docstrings.py]" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    extensions = griffe.load_extensions(str(ROOT / "tools" / "docstrings.py"))
+    package = griffe.load("hcsfed", search_paths=[str(ROOT / "src")], extensions=extensions, docstring_parser="numpy")
+
+    def documented(thing):
+        if thing.docstring is not None:
+            yield thing
+        for member in thing.members.values():
+            if not member.is_alias:
+                yield from documented(member)
+
+    found = list(documented(package))
+    assert len(found) > 500
+    assert [
+        thing.path for thing in found if re.search(r":(class|func|data|meth|mod|attr):", thing.docstring.value)
+    ] == []
+    hybrid = package["select.hybrid.Hybrid"]
+    section = next(s for s in hybrid.docstring.parsed if s.kind.value == "parameters")
+    shown = {p.name: (str(p.annotation), str(p.value)) for p in section.value}
+    assert shown["max_share"] == ("float", "0.5")
+    assert shown["min_share"] == ("float", "0.1")
 
 
 def test_every_public_name_has_a_docstring():

@@ -12,6 +12,7 @@ from hcsfed.select.draws import (
     SURE,
     conditional_poisson,
     duels,
+    given_size,
     inclusion,
     multinomial,
     pairs,
@@ -19,6 +20,7 @@ from hcsfed.select.draws import (
     poisson,
     systematic,
     without_replacement,
+    working_chances,
 )
 
 FIXED = [systematic, pivotal, conditional_poisson, without_replacement]
@@ -153,6 +155,71 @@ def test_half_of_a_hundred_and_ten_who_claim_a_hundredfold_are_drawn_as_they_sho
         runs = 400
         count = sum(np.bincount(conditional_poisson(pi, rng), minlength=100) for _ in range(runs))
         assert (np.abs(count / runs - pi) <= 4.5 * np.sqrt(pi * (1 - pi) / runs) + 1e-9).all()
+
+
+@given(st.lists(st.floats(1e-9, 1 - 1e-9), min_size=2, max_size=9))
+@settings(deadline=None, max_examples=200)
+def test_who_comes_given_how_many_against_every_cohort(chances):
+    odds = np.array(chances) / (1 - np.array(chances))
+    m = min(max(round(sum(chances)), 1), len(odds) - 1)
+    cohorts = np.array([[k in c for k in range(len(odds))] for c in combinations(range(len(odds)), m)])
+    law = np.where(cohorts, odds, 1.0).prod(axis=1)
+    inside, outside = law @ cohorts, law @ ~cohorts
+    found = given_size(odds, m)
+    assert found == pytest.approx(inside / outside, rel=1e-6)
+    assert found / (1 + found) == pytest.approx(inside / law.sum(), abs=1e-11)
+
+
+@given(sizes, st.data())
+@settings(deadline=None, max_examples=200)
+def test_working_chances_give_the_chances_wanted(values, data):
+    s = np.array(values)
+    pi = inclusion(s, data.draw(st.integers(1, len(s))))
+    open_ = (pi > SURE) & (pi < 1 - SURE)
+    m = round(float(pi[open_].sum()))
+    assert len(conditional_poisson(pi, np.random.default_rng(0))) == round(pi.sum())
+    if 0 < m < open_.sum():
+        chances = working_chances(pi[open_], m)
+        found = given_size(chances / (1 - chances), m)
+        assert found / (1 + found) == pytest.approx(pi[open_], abs=1e-8)
+        assert abs(chances.sum() - m) < 1.5, "so that a size of m is likely"
+
+
+@pytest.mark.parametrize(("n", "m", "spread"), [(100, 10, 2.0), (100, 50, 1.0), (100, 90, 3.0), (500, 250, 1.0)])
+def test_chances_near_one_are_drawn_and_in_time(n, m, spread):
+    """Recursions that take a unit's odds out again lose their digits where these are large: the draw never ended."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        pi = inclusion(np.exp(rng.normal(0, spread, n)), m)
+        assert len(conditional_poisson(pi, rng)) == m
+
+
+def test_the_draw_of_a_run_that_never_ended():
+    """π of `importance` in round 13 of a federation in which one client holds half of all rows."""
+    pi = np.concatenate([[1.0, 0.99501288, 0.71873992, 0.68463636, 0.67724963], np.full(95, 5.92436121 / 95)])
+    chances = working_chances(pi[1:], 9)
+    found = given_size(chances / (1 - chances), 9)
+    assert found / (1 + found) == pytest.approx(pi[1:], abs=1e-9)
+    rng = np.random.default_rng(0)
+    count = sum(np.bincount(conditional_poisson(pi, rng), minlength=100) for _ in range(1500))
+    assert (np.abs(count / 1500 - pi) <= 4.5 * np.sqrt(pi * (1 - pi) / 1500) + 1e-9).all()
+
+
+@pytest.mark.parametrize("m", [1, 2, 4, 5])
+def test_pairs_with_chances_near_one_against_every_cohort(m):
+    pi = inclusion(np.array([200.0, 30.0, 4.0, 1.0, 0.5, 0.01]), m)
+    open_ = (pi > SURE) & (pi < 1 - SURE)
+    left = round(float(pi[open_].sum()))
+    joint = pairs(pi)
+    expected = np.outer(pi, pi)
+    if 0 < left < open_.sum():
+        chances = working_chances(pi[open_], left)
+        ids = np.flatnonzero(open_)
+        cohorts = np.array([[k in c for k in range(len(ids))] for c in combinations(range(len(ids)), left)])
+        law = np.where(cohorts, chances, 1 - chances).prod(axis=1)
+        expected[np.ix_(ids, ids)] = (cohorts * (law / law.sum())[:, None]).T @ cohorts
+    np.fill_diagonal(expected, pi)
+    assert joint == pytest.approx(expected, abs=1e-9)
 
 
 def test_compiled_and_plain_duels_agree():

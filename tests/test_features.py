@@ -22,9 +22,13 @@ from hcsfed.features import (
     SharedCompression,
     Sketch,
     epsilon,
+    stack,
 )
 from hcsfed.features.grouping import group, histogram, runs
 from hcsfed.features.optimal import optimal
+from hcsfed.rng import stream
+from hcsfed.select import SELECTORS, pick
+from hcsfed.types import View
 
 
 def context(n=6, d=300, **options):
@@ -202,6 +206,44 @@ def test_epsilon_solves_the_exact_equation():
     assert epsilon(0.1, 4, 1e-5) == epsilon(0.2, 1, 1e-5)
     assert Noisy(Sketch(), noise=20.0).spent(1) == epsilon(0.1, 1, 1e-5)
     assert epsilon(1e-9, 1, 0.1) == 0.0
+
+
+# noise in multiples of the clip, messages, δ, ε by dp-accounting 0.6.0: PLDAccountant, GaussianDpEvent(noise / 2)
+ACCOUNTED = [
+    (20, 1, 1e-5, 0.34067),
+    (20, 100, 1e-5, 4.37718),
+    (4, 10, 1e-6, 8.30623),
+    (2, 50, 1e-5, 54.37664),
+    (1, 100, 1e-5, 284.39185),
+    (100, 1000, 1e-7, 3.21821),
+]
+
+
+@pytest.mark.parametrize(("noise", "times", "delta", "expected"), ACCOUNTED)
+def test_epsilon_is_that_of_another_accountant(noise, times, delta, expected):
+    assert Noisy(Sketch(), noise=noise).spent(times, delta) == pytest.approx(expected, abs=1e-5)
+
+
+def test_messages_of_a_wrong_length_are_left_out_and_named():
+    """Neither a vector too short, nor too many numbers, nor nothing at all, breaks a round or steers it."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    good = rng.normal(size=(12, 5)).astype(np.float32)
+    messages = [*good[:8], good[8, :3], np.zeros((5, 5)), None, np.append(good[11], [1.0, 2.0])]
+    messages[2] = torch.from_numpy(good[2])
+    x = stack(messages)
+    assert x.shape == (12, 5)
+    assert (x[:8] == good[:8]).all()
+    assert np.isnan(x[8:]).all()
+    view = View(np.full(12, 9), np.full(12, 1 / 12), np.ones(12, bool), features=x, norms=np.ones(12))
+    alone = replace(view, features=good, available=np.arange(12) < 8)
+    for name in ("hcsfed", "pivotal", "cube", "divfl", "fedfast", "clustered-updates"):
+        chosen, other = (pick(SELECTORS.build(name), v, 3, stream(1, name)) for v in (view, alone))
+        assert chosen.info["left_out"].tolist() == [8, 9, 10, 11]
+        assert chosen.ids.tolist() == other.ids.tolist()
+    assert stack([None, [1, 2]], width=3).shape == (2, 3)
+    with pytest.raises(SettingError, match="vectors of features must be at least one vector"):
+        stack([None, None])
 
 
 def test_settings_are_checked():

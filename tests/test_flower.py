@@ -159,6 +159,8 @@ def test_noise_on_features_is_not_the_servers_to_draw():
         notes.append(asked.standing.heard["features"])
     assert np.isfinite(notes[0]).all()
     assert not np.allclose(notes[0], notes[1])
+    with pytest.raises(SettingError, match=r"privacy\.noise of a Flower strategy must be 0: noise is the clients' own"):
+        Strategy("hcsfed", options={"privacy.noise": 1.0})
 
 
 def test_the_server_needs_no_torch():

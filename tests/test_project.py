@@ -88,7 +88,14 @@ def test_base_install_shows_help():
 
 @pytest.mark.parametrize(
     ("arguments", "extra"),
-    [(["run", "--rounds", "1"], "sim"), (["compare", "--selectors", "random"], "sim")],
+    [
+        (["run", "--rounds", "1"], "sim"),
+        (["compare", "--selectors", "random"], "sim"),
+        (["study", "frontier"], "sim"),
+        (["variance", "--selectors", "random"], "sim"),
+        (["bench", "select", "--only", "hundred"], "sim"),
+        (["data", "show", "--out", "a.png"], "report"),
+    ],
 )
 def test_base_install_names_the_extra(arguments, extra, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -164,3 +171,5 @@ def test_workflow_runs_the_same_commands():
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     assert "bash .ci/run" in workflow
     assert "make demo" in workflow
+    # What is skipped where these packages are missing is run where they are.
+    assert "flwr-datasets faiss-cpu" in workflow

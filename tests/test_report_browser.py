@@ -102,7 +102,7 @@ def report(tmp_path_factory):
         for name, r in (("full", 0.2), ("a-long-name-of-some-selector", 0.1))
         for s in (0, 1, 2)
     ]
-    return write_page(runs, tmp_path_factory.mktemp("page") / "report.html")
+    return write_page(runs, tmp_path_factory.mktemp("page") / "report.html", fake.scenes())
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,22 @@ import pytest
 import fake_runs as fake
 from hcsfed.cli.report import report
 from hcsfed.errors import RunFolderError
-from hcsfed.report import render, write_page
+from hcsfed.record import read_run
+from hcsfed.report import look_again, render, write_page
 from hcsfed.report.axes import Scale, log_ticks, ticks
 from hcsfed.report.figures import spread
 from hcsfed.report.heatmap import columns
 from hcsfed.report.panels import common_top, picks, stage_seconds, weighing
+from hcsfed.report.scenes import MOST_MARKS
 from hcsfed.report.summary import summarise
 from hcsfed.report.svg import DASHES, PALETTE, style
 
 VOID = {"meta", "link", "input", "br", "hr", "img"}
 PAPERS = ("#fdfcfa", "#15171b")
+
+
+def cli(*arguments):
+    return subprocess.run([sys.executable, "-m", "hcsfed", *arguments], capture_output=True, text=True, timeout=120)
 
 
 class Reader(HTMLParser):
@@ -102,6 +108,38 @@ def test_a_page_is_whole_whatever_the_runs_are(case):
         for name in attrs.get("aria-labelledby", "").split():
             assert name in ids
     assert not re.search(r"\bnan\b|NaN|Infinity", text)
+
+
+@pytest.mark.parametrize("scenes", [fake.scenes(), fake.scenes(1, False), fake.scenes(2500)])
+def test_clients_stand_in_the_plane_twice(scenes):
+    text = render([fake.run()], scenes)
+    reader = Reader(text)
+    assert (reader.wrong, reader.open) == ([], [])
+    n = min(len(scenes[0].updates), MOST_MARKS)
+    marks = re.findall(r"<title>client (\d+)(.*?)</title></(?:circle|path)>", text)
+    assert 2 * n <= len(marks) <= 2 * (n + 2)
+    assert ("Of very many clients some are drawn" in text) == (len(scenes[0].updates) > MOST_MARKS)
+    assert len(re.findall(r'class="ring"', text)) == 2 * len(set(scenes[0].picked.tolist()))
+    assert "nan" not in "".join(re.findall(r'<g class="marks">.*?</g>', text))
+    if len(scenes[0].updates) == 60:
+        assert ("59", ", cluster 11, π = 1, picked") in marks
+        shapes = re.findall(r'class="marks">(.*?)</g>', text)[1]
+        colours = re.findall(r'<(circle|path)(?: d="(.*?)")?[^>]*class="s(\d)"', shapes)
+        looks = {(c, kind, d.count("L")) for kind, d, c in colours}
+        assert len(looks) == 12, "twelve clusters look different"
+
+
+def test_selectors_look_again_at_what_they_compare(tmp_path):
+    words = ["--seeds", "2", "--rounds", "2", "--clients", "20", "--out", str(tmp_path), "--jobs", "1"]
+    done = cli("compare", "--selectors", "random,pivotal,hcsfed:clusters=3", *words, "--picture-at", "1")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "report.html").read_text("utf-8")
+    section = page[page.index('id="planes"') : page.index('id="classes"')]
+    assert re.findall(r"<h3>(.*?)</h3>", section) == ["pivotal", "hcsfed"]
+    assert "64 numbers each" in section
+    assert "cluster 1" in section
+    runs = [read_run(path.parent) for path in tmp_path.rglob("settings.json")]
+    assert len(look_again([run for run in runs if run.settings["selector"]["name"] == "random"], 1)) == 0
 
 
 def test_nothing_outside_the_page_is_named(text):

@@ -68,8 +68,16 @@ def test_more_rounds_may_be_asked_for_and_nothing_else(tmp_path):
         pass
     assert read_run(path).settings["rounds"] == 9
     assert read_run(path).about == {"dimension": 2}
-    with pytest.raises(RunFolderError, match="other settings: local"):
+    with pytest.raises(RunFolderError, match=r"other settings: local\.lr is .* there, 0\.2 here"):
         RunFolder(path, {**SETTINGS, "local": {"lr": 0.2}}, {}, resume=True)
+
+
+def test_a_run_older_than_a_setting_had_its_default(tmp_path):
+    path = written(tmp_path / "a")
+    with RunFolder(path, {**SETTINGS, "privacy": {"noise": 0.0, "clip": 1.0}}, {}, resume=True) as folder:
+        assert len(folder.history) == 3
+    with pytest.raises(RunFolderError, match=r"privacy\.noise is 0\.0 there, 2\.0 here"):
+        RunFolder(path, {**SETTINGS, "privacy": {"noise": 2.0}}, {}, resume=True)
 
 
 def test_nothing_is_overwritten(tmp_path):

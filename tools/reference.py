@@ -154,6 +154,7 @@ def settings_page() -> str:
         ("A run", "", settings.Settings),
         ("Local training", "local.", settings.LocalTraining),
         ("Reach", "reach.", settings.Reach),
+        ("Privacy", "privacy.", settings.Privacy),
     ):
         hints, about = get_type_hints(cls), parameters(cls.__doc__)
         rows = []

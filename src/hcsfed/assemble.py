@@ -19,7 +19,7 @@ from hcsfed.choices import build_estimator, build_feature
 from hcsfed.clients import Layout, Trainer, build_module, make_trainer, steps_of
 from hcsfed.data import load
 from hcsfed.errors import bad
-from hcsfed.features import Feature
+from hcsfed.features import Feature, Noisy
 from hcsfed.guard import GUARDS, Guard
 from hcsfed.reach import AVAILABILITIES, SPEEDS, Availability, People, Speed
 from hcsfed.select import SELECTORS, Selector
@@ -193,6 +193,7 @@ def describe(parts: Parts) -> dict[str, Any]:
         "device": str(parts.trainer.device),
         "cohort_size": parts.size,
         "partition": federation.about.get("partition"),
+        "epsilon_of_a_message": spent_once(parts),
         "federation": {
             "name": federation.name,
             "task": federation.task,
@@ -204,6 +205,11 @@ def describe(parts: Parts) -> dict[str, Any]:
             "class_counts": federation.class_counts.tolist() if few else None,
         },
     }
+
+
+def spent_once(parts: Parts) -> float | None:
+    """ε of one noisy feature."""
+    return parts.feature.spent(1, parts.settings.privacy.delta) if isinstance(parts.feature, Noisy) else None
 
 
 def _summary(sizes: np.ndarray, few: bool) -> list[int]:

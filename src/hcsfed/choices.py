@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hcsfed.aggregate import ESTIMATORS, Algorithm, Estimator
-from hcsfed.features import FEATURES, Feature
+from hcsfed.errors import bad
+from hcsfed.features import FEATURES, Feature, Noisy
 from hcsfed.select import Selector
 from hcsfed.settings import Settings
 
@@ -17,8 +18,14 @@ def build_estimator(settings: Settings, selector: Selector) -> Estimator:
 
 def build_feature(settings: Settings, selector: Selector, *others: Estimator | Algorithm) -> Feature | None:
     """How clients are compared: as the settings say, else as the selector does; None where nobody compares them."""
-    choice = feature_choice(settings, selector, *others)
-    return None if choice is None else FEATURES.build(choice, **settings.features.options)
+    choice, private = feature_choice(settings, selector, *others), settings.privacy
+    if choice is None:
+        if private.noise:
+            remedy = f"{selector.name} compares none"
+            raise bad("privacy.noise", "run", "0 where clients send no features", private.noise, remedy)
+        return None
+    feature = FEATURES.build(choice, **settings.features.options)
+    return Noisy(feature, private.clip, private.noise) if private.noise else feature
 
 
 def feature_choice(settings: Settings, selector: Selector, *others: Estimator | Algorithm) -> str | None:

@@ -9,7 +9,7 @@ import torch
 
 from hcsfed.assemble import Parts
 from hcsfed.hearing import Hearing, Kept, listen, usable
-from hcsfed.memory import join
+from hcsfed.memory import count, join, stale
 from hcsfed.standing import Standing
 from hcsfed.types import Answers, Bools, Floats, Selection
 from hcsfed.updates import Updates
@@ -47,6 +47,8 @@ def collect(parts: Parts, standing: Standing, heard: Hearing, selection: Selecti
         messages.append(listen(parts, chunk, heard.context))
         kept.add(chunk)
     received = join(messages)
+    if stale(parts):  # a feature comes with the answer
+        count(parts, standing.heard, received.ids, parts.federation.clients)
     finite = usable(parts, standing.heard, received, t)
     measured = only(received, finite)
     said = replace(parts.adversaries.says(measured), norms=measured.norms)  # the norm of what is here needs no claim

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from hcsfed import on_processes, on_ray
@@ -43,11 +44,19 @@ def run_all(
     begun. Ctrl-C and the first error stop the rest, after they have saved the round under way.
     """
     do_all = crew(on)
+    demand()
     folders = [out / cell.name for cell in grid]
     tasks = [Task(cell.settings.nested(), str(folder.absolute())) for cell, folder in zip(grid, folders, strict=True)]
     if tasks:
         do_all(tasks, out.absolute(), jobs, waiting or (lambda: None))
     return folders
+
+
+def demand(*modules: str) -> None:
+    """Refuse to begin where the simulator's modules or these are not installed."""
+    for module in ("torch", "numba", "safetensors", *modules):
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(name=module)
 
 
 def crew(on: str) -> Crew:

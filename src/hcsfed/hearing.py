@@ -25,7 +25,21 @@ from hcsfed.assemble import Parts
 from hcsfed.clients import LocalTraining, Trainer
 from hcsfed.errors import DivergedError
 from hcsfed.features import Context
-from hcsfed.memory import PROBES, asked, join, meet, needs, note, nothing, recalled, stale, unmet, width
+from hcsfed.memory import (
+    PROBES,
+    asked,
+    claimed,
+    count,
+    join,
+    meet,
+    needs,
+    note,
+    nothing,
+    recalled,
+    stale,
+    unmet,
+    width,
+)
 from hcsfed.record import BYTES_PER_FLOAT, Cost
 from hcsfed.rng import stream
 from hcsfed.select import answered
@@ -102,8 +116,7 @@ def _first(
     opening = getattr(parts.selector, "opening", 0)
     few = parts.adversaries.sends(first_steps(trainer, steps, parameters, new, opening, t)) if opening else None
     heard = join([listen(parts, chunk, begun.context) for chunk in few or begun.answer(new)])
-    heard = parts.adversaries.says(heard)
-    usable(parts, memory, heard, t)
+    heard = _small(parts, memory, heard, t)
     meet(memory, heard, parts.federation.clients)
     taken = np.minimum(opening or steps, steps)
     cost = asked(parts, len(new), floats=int("norms" in wanted), width=width(heard)) + Cost(
@@ -128,8 +141,7 @@ def _fresh(
         kept.add(chunk)
         if validation is not None:
             accuracies += [parts.trainer.evaluate(parameters + v, *validation)[1] for v in chunk.vectors]
-    heard, n = parts.adversaries.says(join(messages)), len(prompt)
-    usable(parts, memory, heard, begun.view.round)
+    heard, n = _small(parts, memory, join(messages), begun.view.round), len(prompt)
     view = replace(begun.view, available=prompt)
     if len(heard.ids):
         view = replace(
@@ -147,6 +159,14 @@ def _fresh(
     )
     told = _told(replace(begun, view=view), cost)
     return replace(told, answer=kept.answer, trained=now.available, sent=now.available)
+
+
+def _small(parts: Parts, memory: State, heard: Answers, t: int) -> Answers:
+    """The small messages as they arrive: norms give away no more than features do, and liars have changed theirs."""
+    count(parts, memory, heard.ids, parts.federation.clients)
+    heard = parts.adversaries.says(replace(heard, norms=claimed(parts, heard)))
+    usable(parts, memory, heard, t)
+    return heard
 
 
 def _told(hearing: Hearing, cost: Cost, **signals: Any) -> Hearing:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcsfed.aggregate import Algorithm, Setup
-from hcsfed.features import Context, Feature, Raw
+from hcsfed.features import Context, Feature, Noisy, Raw
 from hcsfed.record import BYTES_PER_FLOAT, Cost
 from hcsfed.select import Selector
 from hcsfed.types import Answers, Bools, Floats, Ints, State, View
@@ -67,12 +67,34 @@ def remember(parts: Server, memory: State, answers: Answers, estimate: Floats) -
     if "ages" in memory:
         memory["ages"] += 1
         memory["ages"][answers.ids] = 0
-        memory["norms"][answers.ids] = answers.norms
+        memory["norms"][answers.ids] = claimed(parts, answers)
         if answers.features is not None:
             memory["features"][answers.ids] = answers.features
     if parts.feature is not None and len(answers.ids) and not stale(parts):
         memory["aggregate"] = estimate
     return memory
+
+
+def claimed(parts: Server, answers: Answers) -> Floats:
+    """The norms by which clients are known: where features are noisy, those of the noisy features give nothing away."""
+    if isinstance(parts.feature, Noisy) and answers.features is not None:
+        return np.asarray(np.linalg.norm(answers.features.astype(np.float64), axis=1))
+    return answers.norms
+
+
+def count(parts: Server, memory: State, ids: Ints, clients: int) -> None:
+    """These clients have sent noisy features once more."""
+    if isinstance(parts.feature, Noisy):
+        times = memory.get("times", np.zeros(clients, np.int64)).copy()
+        times[ids] += 1
+        memory["times"] = times
+
+
+def spent(parts: Server, memory: Mapping[str, NDArray[Any]], delta: float) -> float | None:
+    """ε of the client that has sent noisy features most often; None where none are sent."""
+    if not isinstance(parts.feature, Noisy):
+        return None
+    return parts.feature.spent(int(memory["times"].max(initial=0)) if "times" in memory else 0, delta)
 
 
 def note(parts: Server, *, floats: int = 0, width: int = 0) -> int:

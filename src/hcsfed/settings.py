@@ -97,6 +97,28 @@ class Reach:
 
 
 @dataclass(frozen=True)
+class Privacy:
+    """Noise that clients lay on their features before they send them, with norms to match.
+
+    It covers all that a client's features and norms say of its data, and nothing else that it sends: neither its losses
+    nor, if it is picked, its update.
+
+    Parameters
+    ----------
+    noise
+        σ, standard deviation of the Gaussian noise on each number, in multiples of ``clip``; 0: none, and no clipping.
+    clip
+        C, the length to which longer features are cut.
+    delta
+        δ of the (ε, δ) that is counted, in each round's ``epsilon`` for the client that has sent most often so far.
+    """
+
+    noise: float = 0.0
+    clip: float = 1.0
+    delta: float = 1e-5
+
+
+@dataclass(frozen=True)
 class Choice:
     """A thing by its name, with the options that are its own."""
 
@@ -132,6 +154,8 @@ class Settings:
         How clients train.
     reach
         What becomes of those out of reach, and of answers that come late or never.
+    privacy
+        Noise that clients lay on their features.
     cohort
         How many answer a round: a share of the clients (0.1) or a count (10).
     rounds
@@ -167,6 +191,7 @@ class Settings:
     speed: Choice = Choice("untimed")
     local: LocalTraining = LocalTraining()
     reach: Reach = Reach()
+    privacy: Privacy = Privacy()
     cohort: int | float = 0.1
     rounds: int = 100
     seed: int = 0
@@ -186,7 +211,7 @@ class Settings:
 
 
 CHOICES = tuple(f.name for f in fields(Settings) if isinstance(f.default, Choice))
-SECTIONS: dict[str, type[Any]] = {"local": LocalTraining, "reach": Reach}
+SECTIONS: dict[str, type[Any]] = {"local": LocalTraining, "reach": Reach, "privacy": Privacy}
 
 _MOST = 2**63 - 1
 _RANGES: dict[str, tuple[str, float, float]] = {
@@ -207,6 +232,9 @@ _RANGES: dict[str, tuple[str, float, float]] = {
     "reach.lost": ("a number in [0, 1)", 0, 1 - 1e-16),
     "reach.over_select": ("0 or a number ≥ 1", 0, 1.7e308),
     "reach.floor": ("a number in (0, 1]", 5e-324, 1),
+    "privacy.noise": ("a number ≥ 0", 0, 1e100),
+    "privacy.clip": ("a number > 0", 1e-100, 1e100),
+    "privacy.delta": ("a number in (0, 1)", 1e-100, 1 - 1e-9),
 }
 
 

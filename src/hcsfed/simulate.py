@@ -22,7 +22,7 @@ from hcsfed.assemble import Parts, assemble, describe
 from hcsfed.collecting import collect
 from hcsfed.errors import DivergedError, SettingError, bad
 from hcsfed.hearing import hear, wait
-from hcsfed.memory import price
+from hcsfed.memory import price, spent
 from hcsfed.record import RoundRecord, Run, RunFolder, entry
 from hcsfed.record.track import following, tracker
 from hcsfed.select import Selector
@@ -68,7 +68,8 @@ def rounds(parts: Parts, standing: Standing) -> Iterator[tuple[RoundRecord, Stan
                     )
         cost = heard.cost + price(parts, got.received, trained=heard.trained, sent=heard.sent, whom=asked.ids) + waited
         line = entry(t, got.selection, got.answers, cost, loss, accuracy, watch)
-        line |= circumstances(parts, now, asked, cost) | standing.kept(parts.setup.shelves)
+        private = {"epsilon": spent(parts, standing.heard, settings.privacy.delta)}
+        line |= circumstances(parts, now, asked, cost) | standing.kept(parts.setup.shelves) | private
         yield line, standing
         parts.setup.shelves.settle()  # whoever wanted to save this round has done so
 

@@ -146,7 +146,7 @@ def looks(settings: Settings, selectors: Sequence[Variant | str], round: int) ->
 def _on_one_path(one: Variant, settings: Settings) -> Settings:
     """The variant's settings; refused where they would change what clients learn and not only who is picked."""
     its = one.over(settings)
-    if replace(its, selector=settings.selector, features=settings.features) != settings:
-        changed = ", ".join(name for name in one.others if not name.startswith("features."))
+    if replace(its, selector=settings.selector, features=settings.features, privacy=settings.privacy) != settings:
+        changed = ", ".join(name for name in one.others if not name.startswith(("features.", "privacy.")))
         raise SettingError(f"variance asks all selectors about the same updates, so {one.label} can't set {changed}")
     return its

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -39,6 +38,7 @@ def compare(
         "runs/compare"
     ),
     report: Annotated[Path | None, typer.Option("--report", help="The report. [OUT/report.html]")] = None,
+    picture: f.PictureAt = None,
     jobs: Annotated[int, typer.Option("--jobs", help="Runs at a time; 0: one a core.")] = 0,
     on: f.On = "processes",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list, and nothing else.")] = False,
@@ -73,15 +73,14 @@ def compare(
         device=device,
         backend=backend,
     )
-    for module in ("torch", "numba", "safetensors", "jinja2"):  # said before the runs, not after them
-        if find_spec(module) is None:
-            raise ModuleNotFoundError(name=module)
+    from hcsfed.grid import cells, demand, run_all
+
+    demand("jinja2")
     from rich.console import Console
 
     from hcsfed.cli.show import bars, shown
-    from hcsfed.grid import cells, run_all
     from hcsfed.record import read_run
-    from hcsfed.report import summarise, summary_table, write_page
+    from hcsfed.report import look_again, summarise, summary_table, write_page
 
     grid = cells(base, chosen, range(seed, seed + seeds))
     with bars(quiet=as_json or not sys.stderr.isatty()) as live:
@@ -95,7 +94,7 @@ def compare(
         folders = run_all(grid, out, jobs=jobs, on=on, waiting=look)
     runs = [read_run(folder) for folder in folders]
     page = report or out / "report.html"
-    write_page(runs, page)
+    write_page(runs, page, [] if picture is None else look_again(runs, picture))
     if as_json:
         print(json.dumps([run.as_json() for run in runs]))
         return

@@ -15,6 +15,7 @@ from rich.table import Table
 from hcsfed.data import load
 from hcsfed.data.catalogue import CATALOGUE, fetch_set
 from hcsfed.data.picture import draw
+from hcsfed.data.picture import names as names_of
 from hcsfed.errors import SettingError, bad, unknown
 from hcsfed.settings import parse_assignments
 from hcsfed.types import Federation
@@ -104,7 +105,7 @@ def _summary(federation: Federation) -> str:
 
 def _heat(federation: Federation, width: int) -> str:
     """A line per class, a place per client (or per few of them): the darker, the larger that class's share there."""
-    counts, names = federation.class_counts, _names(federation)
+    counts, names = federation.class_counts, names_of(federation)
     margin = max(5, *map(len, names))
     each = -(-len(counts) // max(1, width - margin - 3))  # clients to a place
     starts = np.arange(0, len(counts), each)
@@ -119,19 +120,12 @@ def _heat(federation: Federation, width: int) -> str:
     return "\n".join([title, *lines, *foot])
 
 
-def _names(federation: Federation) -> list[str]:
-    """What classes are called, where the set says so."""
-    if "alphabet" in federation.about:
-        return [repr(character) for character in federation.about["alphabet"]]
-    return [str(name) for name in federation.about.get("class_names", range(federation.classes))]
-
-
 def _table(federation: Federation, rows: int) -> Table:
     """Client × class, or, where classes are many, each client's most frequent ones."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("client", "rows", "weight"):
         table.add_column(heading, justify="right")
-    counts, names, narrow = federation.class_counts, _names(federation), federation.classes <= _WIDE
+    counts, names, narrow = federation.class_counts, names_of(federation), federation.classes <= _WIDE
     if narrow:
         for name in names:
             table.add_column(name, justify="right")
@@ -141,5 +135,5 @@ def _table(federation: Federation, rows: int) -> Table:
         mine = counts[k]
         most = [f"{names[c]} {mine[c]:,}" for c in np.argsort(-mine, kind="stable")[:6] if mine[c]]
         cells = [f"{n:,}" if n else "·" for n in mine] if narrow else [", ".join(most)]
-        table.add_row(str(k), f"{federation.sizes[k]:,}", f"{federation.weights[k]:.4g}", *cells)
+        table.add_row(str(k), f"{federation.sizes[k]:,}", f"{federation.weights[k]:.3g}", *cells)
     return table

@@ -40,6 +40,14 @@ Config = Annotated[Path | None, _flag("--config", "A TOML file of settings; flag
 Selectors = Annotated[
     str, typer.Option("--selectors", help="Selectors, separated by commas; options as in hcsfed:features=sketch.")
 ]
+PictureAt = Annotated[
+    int | None,
+    typer.Option(
+        "--picture-at",
+        min=0,
+        help="Add clients in the plane, as selectors see them at this round of full participation (trained anew).",
+    ),
+]
 On = Annotated[
     str, typer.Option("--on", help="Where the runs are done: processes, ray or ray:ADDRESS (host:port, ray://…, auto).")
 ]

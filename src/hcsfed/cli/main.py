@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, cast
+import warnings
+from pathlib import Path
+from typing import Annotated, TextIO, cast
 
 import typer
 
@@ -69,7 +71,23 @@ INTERRUPTED = "interrupted; what was finished is saved"
 
 
 def main() -> None:
+    warnings.showwarning = _warn
     sys.exit(_main())
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Our own warnings in one line, like errors; those of others as Python shows them."""
+    if Path(filename).is_relative_to(Path(__file__).parents[1]):
+        print(f"hcsfed: {' '.join(str(message).split())}", file=sys.stderr)
+    else:
+        print(warnings.formatwarning(message, category, filename, lineno), end="", file=sys.stderr)
 
 
 def _main() -> int:

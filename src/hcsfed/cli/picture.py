@@ -46,17 +46,6 @@ def picture(
     from hcsfed.variance import looks
     from hcsfed.variants import variants
 
-    scenes = [
-        Scene(
-            look.selector,
-            look.updates,
-            look.view.features,
-            look.selection.info.get("labels"),
-            look.selection.inclusion,
-            look.selection.ids,
-        )
-        for look in looks(settings, variants(selectors, "picture"), at)
-        if look.view.features is not None
-    ]
+    scenes = [Scene.of(look) for look in looks(settings, variants(selectors, "picture"), at)]
     draw_clusters(scenes, f"{settings.data.name}, partition {settings.partition.name}, round {at}", out)
     typer.echo(f"written: {out}")

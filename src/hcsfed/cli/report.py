@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hcsfed.cli import flags as f
 from hcsfed.errors import RunFolderError
 
 
@@ -15,6 +16,7 @@ def report(
         list[Path], typer.Argument(help="Run folders, or folders that hold some (as compare leaves them).")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
+    picture: f.PictureAt = None,
 ) -> None:
     """Put runs into one HTML file: figures, tables and settings, with nothing outside it.
 
@@ -23,7 +25,7 @@ def report(
     from rich.console import Console
 
     from hcsfed.record import read_run
-    from hcsfed.report import summarise, summary_table, write_page
+    from hcsfed.report import look_again, summarise, summary_table, write_page
 
     if out.is_dir():
         raise RunFolderError(f"report must be a file, got the folder {str(out)!r}; try {str(out / 'report.html')!r}")
@@ -31,7 +33,7 @@ def report(
     started = [run for run in found if run.history]
     if not started:
         raise RunFolderError("no run to report has finished a round yet; wait for its first round")
-    write_page(started, out)
+    write_page(started, out, [] if picture is None else look_again(started, picture))
     console = Console()
     console.print(summary_table(summarise(started)))
     if len(started) < len(found):

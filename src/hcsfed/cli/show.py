@@ -60,6 +60,9 @@ def summary(run: Run) -> None:
     if target:
         reached = run.rounds_to(target)
         rows.append((f"rounds to {target:g}", "not reached" if reached is None else str(reached)))
+    if run.epsilon is not None:
+        delta, each = run.settings["privacy"]["delta"], run.about["epsilon_of_a_message"]
+        rows.append(("privacy", f"ε = {run.epsilon:.3g} at δ = {delta:g}, of features alone ({each:.3g} a message)"))
     rows += [
         ("uploaded", size(run.upload_bytes)),
         ("downloaded", size(run.download_bytes)),

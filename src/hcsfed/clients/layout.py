@@ -89,4 +89,4 @@ def _place(named: Iterable[tuple[str, torch.Tensor]], at: int) -> Iterator[Entry
 
 def _views(entries: tuple[Entry, ...], vectors: torch.Tensor) -> dict[str, torch.Tensor]:
     lead = vectors.shape[:-1]
-    return {e.name: vectors[..., e.start : e.stop].view(*lead, *e.shape) for e in entries}
+    return {e.name: vectors[..., e.start : e.stop].view((*lead, *e.shape)) for e in entries}

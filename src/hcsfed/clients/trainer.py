@@ -99,6 +99,8 @@ class TorchTrainer(ABC):
         if loss is None:
             _check_outputs(federation, self.module, self.traits)
         self.layout = Layout.of(self.module)
+        if not self.layout.trainable:
+            raise SettingError(f"model {type(module).__name__} must have parameters that can be trained, it has none")
         self.dimension = self.layout.dimension
         self._low = dtype == "bfloat16"
         self._start = self.layout.flatten(self.module)

@@ -60,7 +60,11 @@ def deal(partitioner: Any, table: Any) -> Partition:
     """Give a table with a column of row numbers to a partitioner, and read the numbers back."""
     try:
         partitioner.dataset = table
-        rows = [np.asarray(partitioner.load_partition(k)[_ROW][:]) for k in range(partitioner.num_partitions)]
+        tables = [partitioner.load_partition(k) for k in range(partitioner.num_partitions)]
+        whole = all(_ROW in part.column_names for part in tables)
+        rows = [np.asarray(part[_ROW][:]) for part in tables] if whole else []
     except Exception as error:
         raise DataError(f"{type(partitioner).__name__} could not deal the rows: {error}") from error
+    if not whole:
+        raise DataError(f"{type(partitioner).__name__} deals out columns; a partition needs one that deals out rows")
     return from_lists(rows)

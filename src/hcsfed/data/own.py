@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hcsfed.data.pack import checked
 from hcsfed.data.partition import offsets_of
 from hcsfed.data.source import Source
 from hcsfed.errors import DataError, bad
@@ -60,12 +61,15 @@ def from_arrays(
     if task == "regression" and y.ndim == 1:
         y = y[:, None]
     offsets = None
+    copied = clients is not None or test_x is None
+    if copied:  # as long as rows have the numbers by which the user knows them
+        checked(f"x of {name}", x)
+        checked(f"y of {name}", y)
     if clients is not None:
         order, offsets = by_owner(np.asarray(clients), len(x), name)
         x, y = x[order], y[order]
     if (test_x is None) != (test_y is None):
         raise bad("test_x and test_y", name, "given both or left out both", "one of them")
-    copied = clients is not None or test_x is None
     if test_x is None or test_y is None:
         held = _hold_out(y, offsets, test, seed, name)
         if offsets is not None:

@@ -67,10 +67,10 @@ def pack(
         raise DataError(f"test_x of {name} must be of the type of x, got {test_x.dtype} against {x.dtype}")
     return Federation(
         name=name,
-        x=_checked(f"x of {name}", gather(x, rows, x_type, overwrite=overwrite), rows),
+        x=checked(f"x of {name}", gather(x, rows, x_type, overwrite=overwrite), rows),
         y=gather(y, rows, label_type),
         offsets=starts,
-        test_x=_checked(f"test_x of {name}", gather(test_x, None, x_type)),
+        test_x=checked(f"test_x of {name}", gather(test_x, None, x_type)),
         test_y=gather(test_y, None, label_type),
         weights=_check_weights(name, weights, np.diff(starts)),
         classes=classes if task == "classification" else 0,
@@ -146,7 +146,7 @@ def _check_offsets(name: str, offsets: NDArray[Any], rows: int) -> Ints:
 
 def _check_labels(what: str, labels: NDArray[Any], classes: int, task: Task) -> None:
     if task == "regression":
-        _checked(what, labels)
+        checked(what, labels)
         return
     if labels.dtype.kind not in "iu":
         raise DataError(f"{what} must be ints in [0, {classes - 1}], got {labels.dtype}")
@@ -174,7 +174,7 @@ def _x_type(what: str, x: NDArray[Any], tokens: bool) -> np.dtype[Any]:
     return np.dtype(np.int32 if tokens and x.dtype.kind in "iu" else np.float32)
 
 
-def _checked(what: str, a: NDArray[Any], index: Ints | None = None) -> NDArray[Any]:
+def checked(what: str, a: NDArray[Any], index: Ints | None = None) -> NDArray[Any]:
     """Refuse NaN and infinity, a chunk at a time; ``index`` says what a row's number was before packing."""
     if a.dtype.kind == "f":
         for part in chunks(a):

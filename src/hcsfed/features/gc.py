@@ -88,6 +88,17 @@ class GradientCompression:
         return float_bytes(k)
 
 
+def as_published(ratio: float = 0.1, centres: int = 0) -> GradientCompression:
+    """GC with the start that Alg. 3 prints: d′ of the client's own numbers, at random.
+
+    Parameters
+    ----------
+    ratio, centres
+        As in :class:`GradientCompression`.
+    """
+    return GradientCompression(ratio, centres, start="random")
+
+
 def check_size(owner: str, ratio: float, centres: int) -> None:
     """Refuse an R or a d′ that means nothing."""
     if not 0 < ratio <= 1:

@@ -49,8 +49,8 @@ class Noisy:
     def __post_init__(self) -> None:
         if not 0 < self.clip < math.inf:
             raise bad("clip", "noisy features", "a number > 0", self.clip)
-        if not 0 < self.noise < math.inf:
-            raise bad("noise", "noisy features", "a number > 0", self.noise)
+        if not 1e-6 <= self.noise < math.inf:  # below, it hides nothing, and ε is beyond all numbers
+            raise bad("noise", "noisy features", "a number >= 1e-6", self.noise)
 
     def encode(self, updates: Any, context: Context) -> Features:
         x = self.feature.encode(updates, context).astype(np.float64)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hcsfed.aggregate import ALGORITHMS, SERVERS, Algorithm, Estimator, Server, Setup
 from hcsfed.choices import build_estimator, build_feature, feature_choice
-from hcsfed.errors import SettingError
+from hcsfed.errors import SettingError, bad
 from hcsfed.features import Context, Feature
 from hcsfed.flower.order import Order, Phase
 from hcsfed.flower.roster import Roster
@@ -45,6 +45,11 @@ class Kit:
             raise SettingError(
                 f"selector {selector.name!r} tries every client's model on rows of the server, which needs every "
                 "client's update; it runs in the simulator only"
+            )
+        if settings.privacy.noise:
+            remedy = "give noise to hcsfed_mod or client_app"
+            raise bad(
+                "privacy.noise", "a Flower strategy", "0: noise is the clients' own", settings.privacy.noise, remedy
             )
         algorithm = ALGORITHMS.build(settings.algorithm.name, **settings.algorithm.options)
         estimator = build_estimator(settings, selector)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from hcsfed.errors import FolderInUseError, RunFolderError
 from hcsfed.record.run import RoundRecord, Run
+from hcsfed.settings import Settings
 
 SETTINGS, ROUNDS, CHECKPOINT, LOCK = "settings.json", "rounds.jsonl", "checkpoint.safetensors", "lock"
 Arrays = dict[str, NDArray[Any]]
@@ -68,13 +69,15 @@ class RunFolder:
     def _take_up(self, settings: Mapping[str, Any], about: Mapping[str, Any], resume: bool) -> None:
         header = _header(self.path)
         there, wanted = header["settings"], json.loads(json.dumps(settings))
-        changed = [key for key in wanted if key != "rounds" and there.get(key) != wanted[key]]
-        if changed:
-            key = changed[0]
-            raise RunFolderError(
-                f"run folder {str(self.path)!r} holds a run with other settings: "
-                f"{key} is {there.get(key)!r} there, {wanted[key]!r} here; give --out another folder"
-            )
+        # What the run was not told it had by default, as a setting that is younger than the run.
+        usual = _dotted(json.loads(json.dumps(Settings().nested())))
+        told, asked = ({**usual, **_dotted(settings)} for settings in (there, wanted))
+        for key in asked | told:
+            if key != "rounds" and told.get(key) != asked.get(key):
+                raise RunFolderError(
+                    f"run folder {str(self.path)!r} holds a run with other settings: "
+                    f"{key} is {_shown(told, key)} there, {_shown(asked, key)} here; give --out another folder"
+                )
         # Data and models that were given as objects are not in the settings.
         for key, what in (("federation", "federation"), ("dimension", "model")):
             here = json.loads(json.dumps(about.get(key)))
@@ -146,6 +149,18 @@ def _header(folder: Path) -> dict[str, Any]:
         return {"settings": header["settings"], "about": header["about"]}
     except (ValueError, KeyError, TypeError) as error:
         raise RunFolderError(f"run folder {str(folder)!r} is broken: {SETTINGS} is not readable ({error})") from error
+
+
+def _dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by the names under which they are given."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        flat |= {f"{key}.{inner}": v for inner, v in value.items()} if isinstance(value, Mapping) else {key: value}
+    return flat
+
+
+def _shown(settings: Mapping[str, Any], key: str) -> str:
+    return repr(settings[key]) if key in settings else "not given"
 
 
 def _line(record: RoundRecord) -> str:

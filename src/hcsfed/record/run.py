@@ -90,6 +90,11 @@ class Run:
     def final_loss(self) -> float | None:
         return self._last("loss")
 
+    @property
+    def epsilon(self) -> float | None:
+        """ε that noisy features have cost whoever sent them most often; None where there is no noise."""
+        return self.history[-1].get("epsilon") if self.history else None
+
     def _last(self, figure: str) -> float | None:
         known = (record[figure] for record in reversed(self.history) if record[figure] is not None)
         return next(known, None)

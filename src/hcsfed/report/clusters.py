@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from hcsfed.report.paper import FAINT, INK, save
 from hcsfed.report.svg import PALETTE
 from hcsfed.types import Floats, Ints
+
+if TYPE_CHECKING:
+    from hcsfed.variance import Look
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 
@@ -41,6 +44,19 @@ class Scene:
     labels: Ints | None = None
     inclusion: Floats | None = None
     picked: Ints | None = None
+
+    @classmethod
+    def of(cls, look: Look) -> Scene:
+        """What :func:`hcsfed.variance.looks` gives for a selector that compares clients by features."""
+        x, made = look.view.features, look.selection
+        return cls(
+            look.selector,
+            look.updates,
+            look.updates if x is None else x,
+            made.info.get("labels"),
+            made.inclusion,
+            made.ids,
+        )
 
 
 def plane(x: NDArray[Any]) -> tuple[Floats, Floats]:

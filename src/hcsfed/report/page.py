@@ -16,11 +16,13 @@ from hcsfed import __version__
 from hcsfed.errors import RunFolderError
 from hcsfed.record import Run
 from hcsfed.report import svg
+from hcsfed.report.clusters import Scene
 from hcsfed.report.curves import axes, curve, quality
 from hcsfed.report.figures import both_widths, far_apart, readings
 from hcsfed.report.groups import Group
 from hcsfed.report.heatmap import MOST_COLUMNS, class_counts_of, classes_figure, columns
 from hcsfed.report.panels import MOST_BARS, common_top, picks, picks_figure, stage_seconds, weighing
+from hcsfed.report.scenes import MOST_MARKS, scene_figures
 from hcsfed.report.story import findings, headline
 from hcsfed.report.summary import interval_note, summarise
 from hcsfed.report.table import front_note
@@ -34,9 +36,12 @@ STAGES = ("hear", "select", "train", "aggregate", "evaluate")
 MOST_PARTITIONS = 6
 
 
-def write_page(runs: Sequence[Run], out: str | Path) -> Path:
-    """Write the report of these runs to one file, whole or not at all."""
-    text, out = render(runs), Path(out)
+def write_page(runs: Sequence[Run], out: str | Path, scenes: Sequence[Scene] = ()) -> Path:
+    """Write the report of these runs to one file, whole or not at all.
+
+    ``scenes`` are clients in the plane, as :func:`look_again` finds them for the selectors of the runs.
+    """
+    text, out = render(runs, scenes), Path(out)
     beside = out.with_name(out.name + ".part")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +52,7 @@ def write_page(runs: Sequence[Run], out: str | Path) -> Path:
     return out
 
 
-def render(runs: Sequence[Run]) -> str:
+def render(runs: Sequence[Run], scenes: Sequence[Scene] = ()) -> str:
     """The report of these runs as HTML."""
     from jinja2 import Environment, StrictUndefined
 
@@ -88,6 +93,8 @@ def render(runs: Sequence[Run]) -> str:
         ],
         "many_clients": any(len(p.times) > MOST_BARS for p in counted),
         "weighing": [(g.label, w) for g in groups if (w := weighing(g)) is not None],
+        "scenes": [(scene.title, scene_figures(scene, f"plane-{i}")) for i, scene in enumerate(scenes)],
+        "thinned": any(len(scene.updates) > MOST_MARKS for scene in scenes),
         "partitions": _partitions(groups),
         "stages": _stages(groups),
         "settings": _settings(groups),

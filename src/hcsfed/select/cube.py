@@ -154,7 +154,7 @@ def _fly(sums: Any, pi: Any, order: Any, luck: Any, sure: float) -> None:
 
     Held clients are columns of a basis B of the space of sums, ``turned`` is B⁻ᵀ. The next client u has coordinates y =
     B⁻¹a_u: while it needs a place of the basis that nobody holds, it takes the place; otherwise moving u by t and the
-    held by −t·y keeps all sums, and is done until somebody reaches 0 or 1.
+    held by −t·y keeps all sums, the first of which counts clients, and is done until somebody reaches 0 or 1.
     """
     p = sums.shape[1]
     turned = np.eye(p)
@@ -177,6 +177,14 @@ def _fly(sums: Any, pi: Any, order: Any, luck: Any, sure: float) -> None:
             if held[s] < 0 and abs(y[s]) > most:
                 most, at = abs(y[s]), s
         if at < 0:
+            left, largest = 1.0, 0
+            for s in range(p):
+                if held[s] < 0:
+                    y[s] = 0.0
+                left -= y[s]
+                if abs(y[s]) > abs(y[largest]):
+                    largest = s
+            y[largest] += left  # the size is kept to the last digit, whatever digits the inverse has lost
             up, down = 1 - pi[u], pi[u]
             for s in range(p):
                 if held[s] >= 0 and abs(y[s]) > 1e-12:
@@ -194,6 +202,7 @@ def _fly(sums: Any, pi: Any, order: Any, luck: Any, sure: float) -> None:
                         held[s] = -1
                         if abs(y[s]) > most:
                             most, at = abs(y[s]), s
+            y[largest] -= left
             if pi[u] <= sure or pi[u] >= 1 - sure:
                 pi[u] = round(pi[u])
                 continue

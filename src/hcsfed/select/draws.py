@@ -17,7 +17,7 @@ Y. Tillé, *Sampling Algorithms*, Springer 2006, describes all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import MutableSequence, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,7 @@ _INTERPRETED = 2000
 """Below this many units a plain loop is done before a compiled one is loaded."""
 
 _ENTROPY_UNITS = 500
-"""Up to here the draw of largest entropy mostly takes about a millisecond."""
-
-_CLOSE = 1e-10
-"""How far the probabilities of a draw may be from what they should be."""
+"""Up to here the draw of largest entropy takes some milliseconds."""
 
 
 def inclusion(sizes: Floats, m: float) -> Floats:
@@ -187,10 +184,10 @@ def conditional_poisson(pi: Floats, rng: np.random.Generator) -> Ints:
     """The design of largest entropy with these π: Poisson draws with other odds until the size fits (Hájek 1964)."""
     ids, m = _undecided(pi)
     sure = np.flatnonzero(pi >= 1 - SURE)
-    if m == 0:
-        return sure
-    chances = _working_chances(pi[ids], m)
-    while True:
+    if m in (0, len(ids)):  # one that is all but sure may be the only one left
+        return np.union1d(sure, ids[:m])
+    chances = working_chances(pi[ids], m)
+    while True:  # one in 2.5·√Σp(1 − p) or so fits
         tries = rng.random((16, len(ids))) < chances
         fits = np.flatnonzero(tries.sum(axis=1) == m)
         if len(fits):
@@ -211,18 +208,22 @@ def without_replacement(pi: Floats, rng: np.random.Generator) -> Ints:
 
 
 def pairs(pi: Floats) -> NDArray[np.float64]:
-    """π_kl of :func:`conditional_poisson`: N × N, with π on the diagonal. Takes N²·m steps; meant for small N.
+    """π_kl of :func:`conditional_poisson`: N × N, with π on the diagonal; meant for small N.
 
-    π_kl = π_k·P(l | k), and with k in, the others are a draw of the same kind with one place less.
+    Given that k is in, the others are drawn by the same law with one place less.
     """
     pi = np.asarray(pi, np.float64)
     joint = np.outer(pi, pi)
     ids, m = _undecided(pi)
-    if m:
-        chances = _working_chances(pi[ids], m)
-        both = np.array([np.insert(_exactly(np.delete(chances, k), m - 1), k, 0.0) for k in range(len(ids))])
-        both *= pi[ids][:, None]
-        joint[np.ix_(ids, ids)] = (both + both.T) / 2
+    if 0 < m < len(ids):
+        chances = working_chances(pi[ids], m)
+        odds = chances / (1 - chances)
+        both = np.zeros((len(ids), len(ids)))
+        for k in range(len(ids)) if m > 1 else ():
+            others = np.arange(len(ids)) != k
+            given = given_size(odds[others], m - 1)
+            both[k, others] = pi[ids[k]] * given / (1 + given)
+        joint[np.ix_(ids, ids)] = (both + both.T) / 2  # equal but for rounding
     np.fill_diagonal(joint, pi)
     return joint
 
@@ -233,56 +234,69 @@ def _undecided(pi: Floats) -> tuple[Ints, int]:
     return np.flatnonzero(open_), round(float(pi[open_].sum()))
 
 
-def _working_chances(pi: Floats, m: int) -> Floats:
-    """The Poisson probabilities which, given size m, come out as π; they sum to m, so that this size is no rare one."""
-    if 2 * m > len(pi):  # the complement is drawn by the same law, and has fewer places to count
-        return 1 - _working_chances(1 - pi, len(pi) - m)
-    chances, gap = _fitted(pi, m, _nearly, 30)
-    return chances if gap < _CLOSE else _fitted(pi, m, _exactly, 1000)[0]
+def working_chances(pi: Floats, m: int) -> Floats:
+    """The Poisson probabilities which, given size m < N, come out as π, all of them between 0 and 1.
 
-
-def _fitted(pi: Floats, m: int, given_size: Callable[[Floats, int], Floats], most: int) -> tuple[Floats, float]:
-    """A fixed point (Tillé 2006, section 5.6), and how far the probabilities that it gives are from π."""
-    chances, closest = pi.copy(), np.inf
-    for _ in range(most):
-        gap = pi - given_size(chances, m)
-        far = float(np.abs(gap).max())
-        if not far < 1 or (closest < _CLOSE and far >= closest):  # no probability, or as close as rounding lets it
-            break
-        closest = far
-        chances = np.clip(chances + gap, 1e-12, 1 - 1e-12)
-    return chances, closest
-
-
-def _nearly(chances: Floats, m: int) -> Floats:
-    """Inclusion probabilities of a Poisson draw, given its size m (Chen, Dempster & Liu 1994).
-
-    The recursion takes differences of numbers near 1: quick, and worth nothing where chances differ by orders of
-    magnitude or m is large.
+    Odds are multiplied by what they come out short of, to a power: 1 − 1/N is right at once where all are equal, and no
+    power from ½ on can lead away, which is where it goes when fewer units than N matter. π itself is near, so the sum
+    stays about m, where a size of m is likely.
     """
-    odds = chances / (1 - chances)
-    pi = np.zeros(len(odds))
+    if 2 * m > len(pi):  # the complement is drawn by the same law, and needs fewer steps
+        return 1 - working_chances(1 - pi, len(pi) - m)
+    wanted = pi / (1 - pi)
+    odds, power, before = wanted.copy(), 1 - 1 / len(pi), np.inf
+    near = 1e-13 + 2 * abs(float(pi.sum()) - m)  # no law has a π that does not sum to m
+    for _ in range(500):
+        found = given_size(odds, m)
+        gap = float(np.abs(found / (1 + found) - pi).max())
+        if gap < near:
+            break
+        if gap > 0.5 * before:
+            power = max(0.8 * power, 0.5)
+        odds, before = odds * (wanted / found) ** power, gap
+    return odds / (1 + odds)
+
+
+def given_size(odds: Floats, m: int) -> Floats:
+    """The odds of each unit to be among m, where all come independently by their own odds and m happen to come.
+
+    For unit k these are odds_k·e(m − 1)/e(m), with e(s) the sum over all cohorts of s of the others, of the product of
+    their odds. Units of odds up to 1 and those above are summed up apart: dividing a unit out again, which is quick,
+    keeps its digits for the former alone.
+    """
+    small = odds <= 1
+    few, without_few = _sums(odds[small], m)
+    many, without_many = _sums_of_large(odds[~small], m)
+    out = np.empty(len(odds))
+    for which, without, others in ((small, without_few, many), (~small, without_many, few)):
+        fewer, as_many = (others[j::-1] @ without[: j + 1] for j in (m - 1, m))
+        out[which] = odds[which] * fewer / as_many
+    return out
+
+
+def _sums(odds: Floats, m: int) -> tuple[Floats, Floats]:
+    """e(s) of all units, and of all but each (a column), for s = 0 … m; for odds of at most 1."""
+    whole, without = np.zeros(m + 1), np.zeros((m + 1, len(odds)))
+    whole[0], without[0] = 1.0, 1.0
     for size in range(1, m + 1):
-        rising = odds * (1 - pi)
-        pi = size * rising / rising.sum()
-    return pi
+        whole[size] = odds @ without[size - 1] / size
+        without[size] = np.maximum(whole[size] - odds * without[size - 1], 0.0)
+    return whole, without
 
 
-def _exactly(chances: Floats, m: int) -> Floats:
-    """The same from the laws of how many come before a unit and after it: sums of positive numbers, so always right."""
-    if m == 0:
-        return np.zeros(len(chances))
-    before, after = _sizes(chances, m), _sizes(chances[::-1], m)[::-1]
-    rest = np.einsum("ij,ij->i", before[:-1, :m], after[1:, m - 1 :: -1])
-    without = np.einsum("ij,ij->i", before[:-1], after[1:, ::-1])
-    return np.asarray(chances * rest / (chances * rest + (1 - chances) * without))
-
-
-def _sizes(chances: Floats, most: int) -> NDArray[np.float64]:
-    """P(k of the first i come) for k up to ``most``, a row for each i."""
-    rows = np.zeros((len(chances) + 1, most + 1))
-    rows[0, 0] = 1.0
-    for i, chance in enumerate(chances):
-        np.multiply(rows[i], 1 - chance, out=rows[i + 1])
-        rows[i + 1, 1:] += rows[i, :-1] * chance
-    return rows
+def _sums_of_large(odds: Floats, m: int) -> tuple[Floats, Floats]:
+    """The same for large odds, times the probability of none: from both sides, nothing being taken away."""
+    outside = 1 / (1 + odds)
+    inside = odds * outside
+    first, last = np.zeros((2, len(odds) + 1, m + 1))
+    first[0, 0] = last[len(odds), 0] = 1.0
+    for k in range(len(odds)):
+        first[k + 1] = outside[k] * first[k]
+        first[k + 1, 1:] += inside[k] * first[k, :-1]
+    for k in range(len(odds) - 1, -1, -1):
+        last[k] = outside[k] * last[k + 1]
+        last[k, 1:] += inside[k] * last[k + 1, :-1]
+    without = np.zeros((m + 1, len(odds)))
+    for size in range(m + 1):
+        without[size] = np.einsum("ks,ks->k", first[:-1, : size + 1], last[1:, size::-1])
+    return first[-1], without
