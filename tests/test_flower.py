@@ -92,7 +92,7 @@ def test_node_ids_and_their_order_mean_nothing():
     np.testing.assert_array_equal(expected, again)
 
 
-def toy(mods: list) -> ClientApp:
+def toy(mods: list, rows: int = 10) -> ClientApp:
     """An app as somebody else wrote it: halfway to the client's number, and says how many rows it has."""
     ours = ClientApp(mods=mods)
 
@@ -103,7 +103,7 @@ def toy(mods: list) -> ClientApp:
         moved = ArrayRecord(
             {n: Array(a.numpy() + (number - a.numpy()) / 2) if n != "steps" else a for n, a in arrays.items()}
         )
-        metrics = MetricRecord({"num-examples": 10, "train_loss": number})
+        metrics = MetricRecord({"num-examples": rows, "train_loss": number})
         return Message(RecordDict({"arrays": moved, "metrics": metrics}), reply_to=message)
 
     return ours

@@ -129,6 +129,10 @@ class Algorithm(Protocol):
         """The round is over: what was learned in it holds from now on."""
         ...
 
+    def adapt(self, setup: Setup, state: State, before: Floats) -> None:
+        """Between rounds, clients have joined behind those who had the weights ``before``, or weights have changed."""
+        ...
+
     def extra_steps(self, setup: Setup, ids: Ints) -> int:
         """Minibatches that these clients compute besides their local steps."""
         ...

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hcsfed.aggregate.clusters import centres, clustered, filled
+from hcsfed.aggregate.clusters import centres, clustered, filled, joined
 from hcsfed.aggregate.contract import Setup
 from hcsfed.aggregate.estimate import WeightedSum, add_products, add_rows, as_array
 from hcsfed.aggregate.estimator import Total
@@ -95,6 +95,31 @@ class Difference:
             memory["known"] = np.zeros(setup.clients, bool)
         return memory
 
+    def adapt(self, setup: Setup, state: State, before: Floats) -> None:
+        """The mean of all guesses follows the weights; of who has come nothing is kept, and no feature is known."""
+        clients, more = setup.clients, setup.clients - len(before)
+        if self.state == "client":
+            state["kept"] = setup.shelves.longer(state["kept"], clients)
+        if more:
+            nobody = np.zeros(more, bool)
+            if "known" in state:
+                state["known"] = np.append(state["known"], nobody)
+            if "labels" in state:
+                state["labels"] = joined(state["labels"], clients)
+            if "features" in state:
+                middle = np.tile(state["features"].mean(axis=0), (more, 1))
+                state["features"] = np.vstack([state["features"], middle])
+            if "labels" in state or "features" in state:
+                state["met"] = np.append(state.get("met", ~np.zeros(len(before), bool)), nobody)
+        change = setup.weights.copy()
+        change[: len(before)] -= before
+        shares = np.zeros(len(state["kept"]))
+        if len(shares):
+            np.add.at(shares, self._owner(state, clients), change)
+        used = np.flatnonzero(shares)
+        for at, rows in setup.rows(state, "kept", self.name).blocks(used):
+            add_rows(state["mean"], rows, shares[used[at]])
+
     def open(self, setup: Setup, state: State, view: View, selection: Selection) -> Total:
         if self.compares:
             self._meet(setup, state, view)
@@ -122,19 +147,19 @@ class Difference:
         if (begun and "met" not in state) or not view.available.any():  # everyone is known, or nobody there
             return
         x, met = filled(view, self.name)
-        new = met & ~state["met"] if begun else met
+        earlier = state["met"] if begun else np.zeros_like(met)
+        new = met & ~earlier
         if self.opening == "ridge":
             features = state.setdefault("features", x.copy())
             state.setdefault("products", np.zeros((x.shape[1], setup.dimension)))  # Xᵀ·Y of the known
-            features[new | ~met] = x[new | ~met]
+            features[~earlier] = x[~earlier]
         elif begun:
             self._move(setup, state, x, np.flatnonzero(new))
         else:
             state["labels"] = clustered(view, len(state["kept"]), self.name)
             state["centres"] = centres(x[met], state["labels"][met], len(state["kept"]))
-        state["met"] = met
-        if met.all():
-            state.pop("centres", None)
+        state["met"] = met | earlier
+        if state["met"].all():
             del state["met"]
 
     def _move(self, setup: Setup, state: State, x: Features, new: Ints) -> None:

@@ -61,6 +61,12 @@ class Node:
     config: dict[str, Any]
     state: RecordDict = field(default_factory=RecordDict)
     here: bool = True
+    public_key: bytes = b""
+
+    @property
+    def node_id(self) -> int:
+        """As in Flower's descriptions of nodes."""
+        return self.id
 
 
 class LocalGrid(Grid):
@@ -112,6 +118,9 @@ class LocalGrid(Grid):
 
     def get_node_ids(self) -> list[int]:
         return [node.id for node in self.nodes if node.here]
+
+    def get_nodes(self) -> list[Any]:
+        return [node for node in self.nodes if node.here]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         self.timeouts.append(timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -9,16 +10,24 @@ from typing import Any
 from flwr.app import ArrayRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
+from hcsfed.flower.careful import Careful, is_superlink
+
 
 class Metered(Grid):
     """Another grid, with a count of bytes to (``down``) and from (``up``) each node.
 
     Flower sends a message as a small description and the objects below it (records, arrays, chunks of arrays), each in
     its own serialised form; their sizes are summed. HTTP, TLS and polling come on top.
+
+    Parameters
+    ----------
+    limit
+        Bytes that one answer may have, where it comes through a SuperLink.
     """
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: Grid, limit: int) -> None:
         self.inner = grid
+        self.careful = Careful(grid, limit) if is_superlink(grid) else None
         self.down: Counter[int] = Counter()
         self.up: Counter[int] = Counter()
 
@@ -31,14 +40,18 @@ class Metered(Grid):
         sent, memo = list(messages), {}  # type: list[Message], dict[int, int]
         for message in sent:
             self.down[message.metadata.dst_node_id] += weight(message, memo)
-        nodes: dict[str, int] = {}
-        replies = list(self.inner.send_and_receive(sent, timeout=timeout)) if sent else []
-        nodes |= {message.metadata.message_id: message.metadata.dst_node_id for message in sent}
+        replies = self._exchange(sent, timeout) if sent else []
+        nodes = {message.metadata.message_id: message.metadata.dst_node_id for message in sent}
         for reply in replies:
             node = nodes.get(reply.metadata.reply_to_message_id)
             if node is not None and reply.has_content():
                 self.up[node] += weight(reply, {})
         return replies
+
+    def _exchange(self, sent: list[Message], timeout: float | None) -> list[Message]:
+        if self.careful is None:
+            return list(self.inner.send_and_receive(sent, timeout=timeout))
+        return self.careful.send_and_receive(sent, math.inf if timeout is None else timeout)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         return self.inner.push_messages(messages)
