@@ -17,9 +17,9 @@ from test_flower import START, toy
 
 
 @pytest.fixture
-def said(caplog):
-    """The lines that name who was missing, without colours."""
-    logging.getLogger("flwr").propagate = True
+def said(caplog, monkeypatch):
+    """The lines that name who was missing."""
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
     caplog.set_level(logging.WARNING, logger="flwr")
 
     def lines() -> list[str]:
