@@ -20,7 +20,7 @@ from hcsfed.flower.desk import Desk
 from hcsfed.flower.order import CONFIG, EXTRAS, MODEL, ORDER, Answer, Phase, extras, read_answer
 from hcsfed.flower.post import Post, opened
 from hcsfed.flower.roster import Roster
-from hcsfed.memory import PROBES, asked, join, meet, needs, price, recalled, stale
+from hcsfed.memory import PROBES, asked, join, meet, needs, note, price, recalled, stale
 from hcsfed.record import BYTES_PER_FLOAT, Cost
 from hcsfed.select import Selector, answered
 from hcsfed.standing import Standing, advance, choose
@@ -166,7 +166,8 @@ class Turn:
         values = np.full(len(available), np.nan)
         for k, answer in found.items():
             values[k] = answer.value
-        self.cost += asked(self.desk, len(ks), floats=1, steps=steps)
+        self.cost += asked(self.desk, len(ks), floats=0, steps=steps)
+        self.cost += Cost(upload_bytes=note(self.desk, floats=1) * len(found))
         return values, available & np.isfinite(values)
 
     def _ask_notes(self, phase: Phase, ks: Ints, available: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -176,8 +177,11 @@ class Turn:
         shapes = dict.fromkeys(contents, self._note_shapes())
         self.notes = self._read(*self.post.ask(contents, self.roster.nodes), shapes, phase)
         self.roster.learn_sizes({k: answer.examples for k, answer in self.notes.items()})
-        self.cost += asked(desk, len(ks), floats=int("norms" in needs(desk)), width=desk.width)
-        self.cost += Cost(local_steps=sum(answer.steps for answer in self.notes.values()))
+        self.cost += asked(desk, len(ks), floats=0)
+        self.cost += Cost(
+            upload_bytes=note(desk, floats=int("norms" in needs(desk)), width=desk.width) * len(self.notes),
+            local_steps=sum(answer.steps for answer in self.notes.values()),
+        )
         self.cost += self._shared(len(ks))
         silent = np.setdiff1d(ks, list(self.notes))
         available = available.copy()
