@@ -37,7 +37,6 @@ def demo(
 
     from hcsfed.errors import FederationError
 
-    kill = max(kill, int(kill_hard))
     if not 2 <= nodes <= 50:
         raise bad("nodes", "federation demo", "an int in [2, 50]", nodes)
     if not 1 <= rounds <= 1000:
@@ -46,6 +45,7 @@ def demo(
         raise bad("refresh", "federation demo", "fresh or stale", refresh)
     if not 0 <= kill < nodes:
         raise bad("kill", "federation demo", f"an int in [0, {nodes - 1}], one less than there are nodes", kill)
+    kill = kill or int(kill_hard)
     if kill and rounds == 1:
         raise bad("rounds", "federation demo", "2 or more where nodes are killed after the first", rounds)
     for module in ("flwr", "torch", "safetensors"):
@@ -55,13 +55,17 @@ def demo(
     from hcsfed.flower.demo.story import Demo, show
 
     asked = Demo(nodes, rounds, refresh, not insecure, kill, kill_hard)
-    outcome = show(asked, Path(sys.executable).parent, told(quiet=as_json))
+    try:
+        outcome = show(asked, Path(sys.executable).parent, told(quiet=as_json))
+    except KeyboardInterrupt:
+        print("hcsfed: interrupted; all processes have ended", file=sys.stderr)
+        raise SystemExit(130) from None
     if as_json:
         print(json.dumps(outcome.as_json()))
     else:
         as_table(outcome)
-    if outcome.complaint:
-        raise FederationError(outcome.complaint)
+    if outcome.verdict.complaint:
+        raise FederationError(outcome.verdict.complaint)
 
 
 @app.command()

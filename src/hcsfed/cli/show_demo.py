@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -34,7 +34,7 @@ def as_table(outcome: Outcome) -> None:
         table.add_column(column)
     for column in ("accuracy", "up", "down"):
         table.add_column(column, justify="right")
-    for record in outcome.history:
+    for record in outcome.verdict.history:
         wire = record["wire"]
         table.add_row(
             str(record["round"]),
@@ -44,13 +44,24 @@ def as_table(outcome: Outcome) -> None:
             f"{record['accuracy']:.4f}",
             *(f"{size(wire[way])} ({size(record[f'{way}load_bytes'])})" for way in ("up", "down")),
         )
-    console = Console()
-    console.print(table)
-    for record in outcome.history:
+    Console().print(table)
+    for line in lines(outcome):
+        print(line)
+
+
+def lines(outcome: Outcome) -> Iterator[str]:
+    """What there is to say below the table."""
+    verdict = outcome.verdict
+    for record in verdict.history:
         for name, why in record["missing"].items():
-            console.print(f"round {record['round']}: {name} was missing, {why}", highlight=False, soft_wrap=True)
-    if not outcome.complaint:
-        gap = f"models differ by {outcome.difference:.1g}" if outcome.difference else "even the models are equal"
-        console.print(f"same cohorts and weights as in one process, {gap}", highlight=False)
-        console.print(f"same as in the simulator up to round {outcome.undisturbed}", highlight=False)
-    console.print(f"took {outcome.seconds:.0f} s; no process is left", highlight=False)
+            yield f"round {record['round']}: {name} was missing, {why}"
+    if not verdict.complaint:
+        yield f"the same run in one process: same cohorts and weights, the model {apart(verdict.process)}"
+        if verdict.undisturbed:
+            yield f"the simulator, up to round {verdict.undisturbed}: the same, the model {apart(verdict.simulator)}"
+    yield f"took {outcome.seconds:.0f} s; no process is left"
+
+
+def apart(gap: float | None) -> str:
+    """How far two models are from each other."""
+    return f"within {gap:.1g}" if gap else "equal to the last digit"

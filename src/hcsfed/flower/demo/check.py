@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from logging import CRITICAL, getLogger
 from typing import Any
 
@@ -67,44 +68,62 @@ def simulated(plan: dict[str, Any], count: int) -> tuple[list[RoundRecord], Floa
     return [record for record, _ in done], np.asarray(done[-1][1].parameters)
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What there is to say about a federation's run.
+
+    Parameters
+    ----------
+    complaint
+        What is wrong with it; empty where nothing is.
+    process
+        By how much a parameter differs at most from the same run in one process.
+    undisturbed, simulator
+        Rounds from the first on in which everyone was there and answered, and by how much a parameter differs after
+        them at most from the simulator's.
+    """
+
+    history: list[RoundRecord]
+    complaint: str = ""
+    process: float | None = None
+    undisturbed: int = 0
+    simulator: float | None = None
+
+
+def judged(plan: dict[str, Any], history: Sequence[RoundRecord], models: Mapping[int, Floats]) -> Verdict:
+    """Compare a run, and the models that were seen after its rounds."""
+    told = list(history)
+    if len(told) != plan["rounds"] or len(told) not in models:
+        return Verdict(told, f"{len(told)} of {plan['rounds']} rounds were done")
+    if silent := [record["round"] for record in told if not record["ids"]]:
+        return Verdict(told, f"nobody answered in round {silent[0]}")
+    count = max((done for done in models if done <= undisturbed(told)), default=0)
+    again, model = repeated(plan, told)
+    process = difference(models[len(told)], model)
+    complaint = differing(told, again, process, "in one process")
+    simulator: float | None = None
+    if count and not complaint:
+        simulation, model = simulated(plan, count)
+        simulator = difference(models[count], model)
+        complaint = differing(told[:count], simulation, simulator, "in the simulator")
+    return Verdict(told, complaint, process, count, simulator)
+
+
 def undisturbed(history: Sequence[RoundRecord]) -> int:
     """In how many rounds from the first everyone was there and answered."""
     disturbed = (i for i, record in enumerate(history) if record["missing"] or record["away"])
     return next(disturbed, len(history))
 
 
-def complaint(plan: dict[str, Any], history: Sequence[RoundRecord], model: Floats) -> str:
-    """What is wrong with a federation's run; empty where nothing is."""
-    if len(history) != plan["rounds"]:
-        return f"{len(history)} of {plan['rounds']} rounds were done"
-    if silent := [record["round"] for record in history if not record["ids"]]:
-        return f"nobody answered in round {silent[0]}"
-    again, wanted = repeated(plan, history)
-    if (problem := differing(history, again)) or (problem := apart(model, wanted)):
-        return f"{problem} in the same run in one process"
-    if (count := undisturbed(history)) == 0:
-        return ""
-    simulation, wanted = simulated(plan, count)
-    if problem := differing(history[:count], simulation):
-        return f"{problem} in the simulator"
-    return (apart(model, wanted) + " in the simulator") if count == len(history) and apart(model, wanted) else ""
-
-
-def differing(history: Sequence[RoundRecord], other: Sequence[RoundRecord]) -> str:
-    """The first round whose cohort, weights or loss differ."""
+def differing(history: Sequence[RoundRecord], other: Sequence[RoundRecord], gap: float, where: str) -> str:
+    """The first thing in which a run is another than that one: a cohort, its weights, the loss, the model."""
     for ours, theirs in zip(history, other, strict=True):
         if ours["ids"] != theirs["ids"]:
-            return f"round {ours['round']} heard clients {ours['ids']}, and {theirs['ids']}"
+            return f"round {ours['round']} heard clients {ours['ids']}, but {theirs['ids']} {where}"
         for name in ("weights", "loss"):
             if not np.allclose(ours[name], theirs[name], rtol=TOLERANCE, atol=TOLERANCE):
-                return f"round {ours['round']} has {name} {ours[name]}, and {theirs[name]}"
-    return ""
-
-
-def apart(model: Floats, other: Floats) -> str:
-    """Whether two models differ by more than the tolerance."""
-    gap = difference(model, other)
-    return "" if gap <= TOLERANCE else f"the model differs by {gap:.2g} from that"
+                return f"round {ours['round']} has {name} {ours[name]}, but {theirs[name]} {where}"
+    return "" if gap <= TOLERANCE else f"the model is off by {gap:.2g} from the one {where}"
 
 
 def difference(model: Floats, other: Floats) -> float:

@@ -104,6 +104,17 @@ def loopback(folder: Path, nodes: int, programs: Path, *, secure: bool = True) -
         yield federation
 
 
+@contextmanager
+def engine(folder: Path, programs: Path) -> Iterator[Flwr]:
+    """Flower's simulation engine, whose Ray listens on loopback only; when the block is left, all of it ends."""
+    environment = quiet_environment(folder / "flower", programs) | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    port = free_port()
+    with Processes(folder / "logs", environment) as processes:
+        superlink = processes.start("superlink", [*superlink_command(port, None), "--simulation"])
+        wait("the SuperLink to listen", UP, lambda: listening(port), need=[superlink])
+        yield Flwr.connect(environment, f"{HOST}:{port}", None)
+
+
 def superlink_command(port: int, certificates: Certificates | None, database: Path | None = None) -> list[str]:
     """How the server is started; with a database, a restarted one knows its nodes and runs."""
     command = ["flower-superlink", "--host", HOST, "--port", str(port)]

@@ -5,18 +5,23 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from hcsfed.errors import FederationError
 from hcsfed.flower.demo import app, check
 from hcsfed.flower.demo.certificates import node_key
+from hcsfed.flower.demo.check import Verdict
 from hcsfed.flower.demo.federation import KEYS, Loopback, loopback, node_name
 from hcsfed.flower.demo.processes import Started, told_to_end, wait
-from hcsfed.record import RoundRecord, read_run
+from hcsfed.record import read_run
+from hcsfed.types import Floats
 
 SEED = 3
+START = 120.0  # seconds until the first round is under way, on a busy machine
 DEADLINE, SHORT = 60.0, 45.0
 """Seconds until an answer counts as missing; the second where Flower takes a minute to notice that a node is gone."""
 Tell = Callable[[str], object]
@@ -66,31 +71,20 @@ class Demo:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How it went.
-
-    Parameters
-    ----------
-    killed
-        Names of the nodes that were ended.
-    undisturbed
-        Rounds from the first on in which nobody was missing.
-    complaint
-        What is wrong with the run; empty where nothing is.
-    difference
-        The largest difference of a parameter from the same run in one process.
-    """
+    """How it went; ``killed`` are the names of the nodes that were ended."""
 
     demo: Demo
-    history: list[RoundRecord]
+    verdict: Verdict
     killed: list[str]
-    undisturbed: int
-    complaint: str
-    difference: float
     seconds: float
 
     def as_json(self) -> dict[str, Any]:
         """All of it, by name."""
-        return {**asdict(self), "completed": not self.complaint}
+        verdict = asdict(self.verdict)
+        return {"completed": not self.verdict.complaint, "killed": self.killed, "seconds": self.seconds} | {
+            **verdict,
+            "demo": asdict(self.demo),
+        }
 
 
 def show(demo: Demo, programs: Path, tell: Tell) -> Outcome:
@@ -102,51 +96,42 @@ def show(demo: Demo, programs: Path, tell: Tell) -> Outcome:
         tell(f"starting a SuperLink and {demo.nodes} SuperNodes{', with TLS and node keys' if demo.secure else ''}")
         with loopback(folder, demo.nodes, programs, secure=demo.secure) as federation:
             stranger = federation.join(demo.nodes, node_key(folder / "strange", "key")) if demo.secure else None
-            run = federation.flwr.run(app.write(folder, plan), {})
-            killed = _watch(demo, federation, folder / "run", run, tell)
+            run = federation.flwr.run(app.write(folder, plan))
+            watch = _Watch(demo, federation, folder / "run", tell)
+            federation.flwr.wait(run, START + 3 * demo.rounds * plan["timeout"], watch.look)
             if stranger is not None:
                 _turned_away(stranger, federation)
                 tell("a node with a key that was not registered was turned away")
         tell("all processes have ended; the same run once more in one process")
-        history, model = list(read_run(folder / "run").history), _model(folder / "run")
-        again = check.repeated(plan, history)[1] if len(history) == demo.rounds else model
-        return Outcome(
-            demo,
-            history,
-            killed,
-            check.undisturbed(history),
-            check.complaint(plan, history, model),
-            check.difference(model, again),
-            time.monotonic() - begin,
-        )
+        verdict = check.judged(plan, read_run(folder / "run").history, watch.models)
+        return Outcome(demo, verdict, watch.killed, time.monotonic() - begin)
 
 
-def _watch(demo: Demo, federation: Loopback, out: Path, run: str, tell: Tell) -> list[str]:
-    """Follow the run to its end, and end nodes once its first round is done."""
-    patience = 120 + 3 * demo.rounds * (SHORT if demo.hard else DEADLINE)
-    deadline, asked, told = time.monotonic() + patience, time.monotonic(), 0
-    killed: list[str] = []
-    while True:
-        done = _done(out)
-        if done > told:
-            tell(f"round {done} of {demo.rounds} is done")
-            told = done
-        if done and not killed:
-            for number in sorted(federation.nodes)[demo.nodes - demo.kill :]:
-                federation.kill(number, hard=demo.hard)
-                killed.append(node_name(number))
-                tell(f"{killed[-1]} was ended by {'SIGKILL' if demo.hard else 'SIGTERM'}")
-        if done == demo.rounds or time.monotonic() - asked > 10:
-            asked = time.monotonic()
-            if (status := federation.flwr.status(run)).startswith("finished"):
-                if status != "finished:completed":
-                    raise FederationError(f"the run ended as {status}: {_last_words(federation, run)}")
-                return killed
-        if not federation.superlink.running:
-            raise FederationError(f"the SuperLink ended in mid-run; {federation.superlink.tail()}")
-        if time.monotonic() > deadline:
-            raise FederationError(f"the run was not over after {patience:.0f} seconds, in round {done + 1}")
-        time.sleep(0.5)
+@dataclass
+class _Watch:
+    """Follows a run: notes the model after each round, and ends nodes once the first round is done."""
+
+    demo: Demo
+    federation: Loopback
+    out: Path
+    tell: Tell
+    models: dict[int, Floats] = field(default_factory=dict)
+    killed: list[str] = field(default_factory=list)
+
+    def look(self) -> bool:
+        """Whether all rounds are done."""
+        done, model = last(self.out)
+        if model is not None and done not in self.models:
+            self.models[done] = model
+            self.tell(f"round {done} of {self.demo.rounds} is done")
+        if done and not self.killed:
+            for number in sorted(self.federation.nodes)[self.demo.nodes - self.demo.kill :]:
+                self.federation.kill(number, hard=self.demo.hard)
+                self.killed.append(node_name(number))
+                self.tell(f"{self.killed[-1]} was ended by {'SIGKILL' if self.demo.hard else 'SIGTERM'}")
+        if not self.federation.superlink.running:
+            raise FederationError(f"the SuperLink ended in mid-run; {self.federation.superlink.tail()}")
+        return done == self.demo.rounds
 
 
 def _turned_away(stranger: Started, federation: Loopback) -> None:
@@ -156,16 +141,12 @@ def _turned_away(stranger: Started, federation: Loopback) -> None:
         raise FederationError("a node whose key was not registered was let in")
 
 
-def _done(out: Path) -> int:
-    return len(read_run(out).history) if (out / "settings.json").exists() else 0
+def last(out: Path) -> tuple[int, Floats | None]:
+    """The last round of a run's folder that was saved, and the model after it."""
+    from safetensors import safe_open
 
-
-def _model(out: Path) -> Any:
-    from safetensors.numpy import load_file
-
-    return load_file(out / "checkpoint.safetensors")["parameters"]
-
-
-def _last_words(federation: Loopback, run: str) -> str:
-    lines = [line.strip() for line in federation.flwr.log(run).splitlines() if line.strip()]
-    return lines[-1] if lines else "its log is empty"
+    path = out / "checkpoint.safetensors"
+    if not path.exists():
+        return 0, None
+    with safe_open(path, "numpy") as file:
+        return int(file.metadata()["round"]), file.get_tensor("parameters").astype(np.float64)
