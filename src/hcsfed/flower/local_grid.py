@@ -82,6 +82,8 @@ class LocalGrid(Grid):
         What goes wrong.
     first_id
         Node ids count from here; in Flower they are random.
+    run_config
+        What the nodes see as the app's configuration.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class LocalGrid(Grid):
         *,
         faults: Iterable[Fault] = (),
         first_id: int = 1000,
+        run_config: Mapping[str, Any] | None = None,
     ) -> None:
         configs = (
             [{"partition-id": k, "num-partitions": nodes} for k in range(nodes)] if isinstance(nodes, int) else nodes
@@ -98,6 +101,7 @@ class LocalGrid(Grid):
         self.nodes = [Node(first_id + i, dict(config)) for i, config in enumerate(configs)]
         self.apps = [app] * len(self.nodes) if isinstance(app, ClientApp) else list(app)
         self.faults = list(faults)
+        self.run_config = dict(run_config or {})
         self.timeouts: list[float | None] = []
         self.log: list[tuple[int, str, int]] = []
         self._late: list[Message] = []
@@ -148,7 +152,7 @@ class LocalGrid(Grid):
             node.state = RecordDict()
         if "raises" in ways:
             return [_failed(message, 2, "Traceback …\nRuntimeError: disk full", node.id)]
-        context = Context(1, node.id, node.config, node.state, {})
+        context = Context(1, node.id, node.config, node.state, self.run_config)
         try:
             reply = self.apps[i](message, context)
         except Exception as error:

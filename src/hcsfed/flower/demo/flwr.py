@@ -40,9 +40,11 @@ class Flwr:
         """Node id → ``registered``, ``online``, ``offline``."""
         return {node["node-id"]: node["status"] for node in self._ask("supernode", "list", self.connection)["nodes"]}
 
-    def run(self, app: Path, virtual: int = 0) -> str:
+    def run(self, app: Path, *, virtual: int = 0, config: Mapping[str, str | int | float | bool] | None = None) -> str:
         """Start an app, in Flower's simulation engine with so many ``virtual`` nodes; gives the id of the run."""
         words = ["--federation-config", f"num-supernodes={virtual} client-resources-num-cpus=1"] if virtual else []
+        if config:
+            words += ["--run-config", " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())]
         return str(self._ask("run", str(app), self.connection, *words)["run-id"])
 
     def status(self, run: str) -> str:
