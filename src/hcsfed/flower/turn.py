@@ -311,7 +311,7 @@ class Turn:
                     answers.steps[part],
                     None if answers.features is None else answers.features[part],
                 )
-                cost += price(self.desk, some, trained=trained, sent=False)
+                cost += price(self.desk, some, trained=trained, sent=trained)
         asked_whole = [k for k in self.sent if k not in self.notes]
         silent = len(set(asked_whole) - set(answers.ids.tolist()))
         return cost + asked(self.desk, silent, floats=0) + self._shared(len(asked_whole))

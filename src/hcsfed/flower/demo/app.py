@@ -6,11 +6,12 @@ It is found by name where hcsfed is installed, so the bundle that Flower sends a
 from __future__ import annotations
 
 import json
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, Context, Message
+from flwr.app import ArrayRecord, Context, Message, MetricRecord
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
@@ -36,6 +37,7 @@ clientapp = "hcsfed.flower.demo.app:client"
 [tool.flwr.app.config]
 plan = {plan}
 """
+FEW = 100
 
 
 def write(folder: Path, plan: dict[str, Any]) -> Path:
@@ -53,7 +55,9 @@ def plan_of(context: Context) -> dict[str, Any]:
 
 @cache
 def shares(nodes: int, seed: int) -> Federation:
-    """Who holds what: every node some classes more than others."""
+    """Who holds what: every node some classes more than others, as long as there are rows enough for that."""
+    if nodes > FEW:
+        return load("digits", clients=nodes, seed=seed, partition="iid")
     return load("digits", clients=nodes, seed=seed, partition="dirichlet", partition_options={"alpha": 0.5})
 
 
@@ -91,12 +95,20 @@ def main(grid: Grid, context: Context) -> None:
 def train(grid: Grid, plan: dict[str, Any], chosen: Strategy) -> ArrayRecord:
     """All rounds of the plan, on any grid; gives the model."""
     federation = shares(plan["nodes"], plan["seed"])
-    start = initial_arrays(federation, seed=plan["seed"])
-    result = chosen.start(
-        grid,
-        start,
-        num_rounds=plan["rounds"],
-        timeout=plan["timeout"],
-        evaluate_fn=evaluator(federation),
-    )
+    start, judge = initial_arrays(federation, seed=plan["seed"]), evaluator(federation)
+
+    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        if plan.get("watch"):
+            watch(Path(plan["watch"]))
+        return judge(server_round, arrays)
+
+    result = chosen.start(grid, start, num_rounds=plan["rounds"], timeout=plan["timeout"], evaluate_fn=evaluate)
     return result.arrays
+
+
+def watch(path: Path) -> None:
+    """Write down what time it is, and how much memory this process has."""
+    import psutil
+
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"at": time.time(), "rss": psutil.Process().memory_info().rss}) + "\n")
