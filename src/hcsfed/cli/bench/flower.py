@@ -38,7 +38,7 @@ def flower(
 
     Ray listens on loopback only, and everything that is started ends with the command.
     """
-    for name, value, least in (("nodes", nodes, 2), ("cohort", cohort, 1), ("rounds", rounds, 3)):
+    for name, value, least in (("nodes", nodes, 2), ("cohort", cohort, 1), ("rounds", rounds, 4)):
         if value < least:
             raise bad(name, "bench flower", f"an int >= {least}", value)
     for module in ("flwr", "ray", "torch"):
@@ -98,7 +98,7 @@ def figures(history: Sequence[dict[str, Any]], moments: Sequence[dict[str, Any]]
     memory = [moment["rss"] for moment in moments[1:]]
     share = sum(ours[1:]) / sum(seconds[1:])  # the first round loads, compiles and fills caches
     half = len(memory) // 2
-    growth = max(memory[half:]) / max(memory[1 : half + 1]) - 1
+    growth = max(memory[half:]) / max(memory[1:half]) - 1
     return {
         "seconds": [round(each, 3) for each in seconds],
         "select_and_aggregate": [round(each, 5) for each in ours],
