@@ -12,7 +12,7 @@ from hcsfed import memory
 from hcsfed.aggregate import Estimator, as_array
 from hcsfed.aggregate import Server as ServerStep
 from hcsfed.rng import stream
-from hcsfed.select import Full, Selector, observe, pick, start
+from hcsfed.select import Full, Selector, longer, observe, pick, start
 from hcsfed.types import Answers, Floats, Selection, State, View
 from hcsfed.updates import Vectors
 
@@ -105,19 +105,6 @@ def adapt(parts: Server, standing: Standing, before: Floats) -> Standing:
     parts.estimator.adapt(parts.setup, standing.estimator, before)
     memory.extend(standing.heard, now)
     return replace(standing, notes=longer(standing.notes, start(parts.selector, old), start(parts.selector, now)))
-
-
-def longer(state: State, old: State, new: State) -> State:
-    """A state that began as ``old``, on in one that began as ``new`` for more clients: the axis of clients is the one
-    in which the two beginnings differ.
-    """
-    longer: State = {}
-    for name, array in state.items():
-        longer[name] = array
-        if name in old and old[name].shape != new[name].shape:
-            longer[name] = new[name].copy()
-            longer[name][tuple(slice(length) for length in array.shape)] = array
-    return longer
 
 
 def choose(

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hcsfed.select import ResponseRates
-from hcsfed.standing import longer
+from hcsfed.select import ResponseRates, longer
 from hcsfed.types import Floats, Ints, State
 
 Kind = Literal["note", "answer"]
