@@ -20,11 +20,11 @@ import httpx
 from flwr.app import Error, Message, RecordDict
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequest
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest
-from flwr.serverapp import Grid
 from flwr.supercore.inflatable.inflatable_object import get_object_head_values_from_object_content, iterate_object_tree
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from hcsfed.flower.arrays import RefusedError, short
+from hcsfed.flower.post import REFUSED
 
 log = getLogger("flwr")
 CHUNK = 5 * 2**20  # bytes in which Flower sends arrays
@@ -32,7 +32,6 @@ SMALL = 2**20  # and that anything else may have
 PIECES = 24  # messages, records and arrays of an honest answer, with room to spare
 RESPONSE = 64 * 2**20
 PAUSE = 1.0
-REFUSED = 0  # the code of errors that are made here; Flower's "unknown"
 
 
 class Careful:
@@ -185,8 +184,3 @@ class _Arriving:
             return self.message
         assert self.reply_to is not None
         return Message(Error(REFUSED, f"refused: {self.refused}"), reply_to=self.reply_to)
-
-
-def is_superlink(grid: Grid) -> bool:
-    """Whether the other side is a SuperLink, and not a simulation in this process."""
-    return hasattr(grid, "_runtime_client")

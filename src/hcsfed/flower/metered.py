@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import ArrayRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from hcsfed.flower.careful import Careful, is_superlink
+if TYPE_CHECKING:
+    from hcsfed.flower.careful import Careful
 
 
 class Metered(Grid):
@@ -27,7 +28,7 @@ class Metered(Grid):
 
     def __init__(self, grid: Grid, limit: int) -> None:
         self.inner = grid
-        self.careful = Careful(grid, limit) if is_superlink(grid) else None
+        self.careful = careful(grid, limit)
         self.down: Counter[int] = Counter()
         self.up: Counter[int] = Counter()
 
@@ -76,6 +77,15 @@ class Metered(Grid):
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
         return self.inner.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+
+def careful(grid: Grid, limit: int) -> Careful | None:
+    """How answers are taken in where they come over HTTP; others come as Flower hands them over."""
+    if not hasattr(grid, "_runtime_client"):
+        return None
+    from hcsfed.flower.careful import Careful
+
+    return Careful(grid, limit)
 
 
 def weight(item: Any, memo: dict[int, int]) -> int:
