@@ -82,7 +82,9 @@ class Judge(TrainingProcessCallback):
 
 def run(selector: str, seed: int = 0) -> list[float]:
     """Test accuracies of one run; clients hold two kinds of digits each."""
-    federation = load("digits", clients=USERS, seed=seed, partition="shard", partition_options={"classes_per_client": 2})
+    federation = load(
+        "digits", clients=USERS, seed=seed, partition="shard", partition_options={"classes_per_client": 2}
+    )
 
     def tensors(x: np.ndarray, y: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
         rows = torch.tensor(x).float() * federation.scale + federation.shift
