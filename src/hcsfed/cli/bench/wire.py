@@ -59,7 +59,8 @@ def added(row: dict[str, Any], way: str) -> tuple[str, str, str]:
     """What the ledger counts, and what the protocol adds to a message and to the whole."""
     counted = row[f"ledger_{way}"]
     extra = row[f"wire_{way}"] - counted
-    return size(counted), f"+{extra / row['messages']:,.0f} B", f"+{100 * extra / counted:.2g} %"
+    share = 100 * extra / counted
+    return size(counted), f"+{size(extra / row['messages'])}", f"+{share:.0f} %" if share > 10 else f"+{share:.2f} %"
 
 
 def counted(hidden: int, selector: str, refresh: str) -> dict[str, Any]:
