@@ -52,12 +52,13 @@ class Flwr:
         return str(self._ask("ls", self.connection, "--run-id", run)["runs"][0]["status"])
 
     def wait(self, run: str, seconds: float, look: Callable[[], bool]) -> None:
-        """Wait until a run is completed; ``look`` is called twice a second, and says whether that may be soon."""
+        """Wait until a run is completed; ``look``, called twice a second and at the end, says when that may be."""
         deadline, asked = time.monotonic() + seconds, time.monotonic()
         while True:
             if look() or time.monotonic() - asked > 10:
                 status, asked = self.status(run), time.monotonic()
                 if status == "finished:completed":
+                    look()
                     return
                 if status.startswith("finished"):
                     raise FederationError(f"the run ended as {status}: {self._last_words(run)}")

@@ -62,6 +62,7 @@ class Demo:
                 "seed": SEED,
                 "clients": self.nodes,
                 "deadline": deadline,
+                "max_share": 1.0,  # the simulator knows no bound
                 "out": str(folder / "run"),
                 "keys": str(folder / KEYS) if self.secure else None,
                 "options": {"selector.refresh": self.refresh, "local.lr": 0.05, "local.steps": 20},
