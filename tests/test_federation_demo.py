@@ -20,6 +20,7 @@ from hcsfed.flower.demo import app, check
 from hcsfed.flower.demo.federation import engine, loopback
 from hcsfed.flower.demo.story import Demo, last
 from hcsfed.record import read_run
+from test_project import base_install, command
 
 PROGRAMS = Path(sys.executable).parent
 MARKED = "HCSFED_TEST"
@@ -186,6 +187,12 @@ def test_flags_that_can_not_be(flags, why, monkeypatch, capsys):
     assert said.err.startswith(f"hcsfed: {why}")
     assert said.err.count("\n") == 1
     assert said.out == ""
+
+
+def test_without_flower_one_line_says_what_to_install():
+    done = base_install(command("federation", "demo"))
+    assert done.returncode == 2
+    assert done.stderr == "hcsfed: this command needs flwr; install it with: pip install 'hcsfed[flower]'\n"
 
 
 def test_a_server_that_can_not_start_is_named_in_a_line_and_leaves_nothing(mark, tmp_path, monkeypatch):

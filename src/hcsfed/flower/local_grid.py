@@ -7,8 +7,10 @@ made, and the id of a message, which Flower's own grids write into it in the sam
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from logging import CRITICAL, getLogger
 from typing import Any, Literal
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -182,6 +184,18 @@ class LocalGrid(Grid):
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Without a word of the server in the log, for a run of which nobody needs to be told."""
+    log = getLogger("flwr")
+    before = log.level
+    log.setLevel(CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _failed(message: Message, code: int, reason: str, node: int = 1) -> Message:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from importlib.util import find_spec
 from typing import Annotated, Any
 
@@ -30,9 +29,6 @@ def wire(
     for module in ("flwr", "torch"):
         if find_spec(module) is None:
             raise ModuleNotFoundError(name=module)
-    import hcsfed.flower.strategy  # noqa: F401  (with it comes Flower, which sets up its log)
-
-    logging.getLogger("flwr").setLevel(logging.ERROR)
     rows = [
         {"selector": selector, "refresh": refresh} | counted(hidden, selector, refresh)
         for wanted, hidden in HIDDEN.items()
@@ -67,6 +63,7 @@ def counted(hidden: int, selector: str, refresh: str) -> dict[str, Any]:
     """The last round of a short run: every message of it weighed."""
     from hcsfed.data import load
     from hcsfed.flower import LocalGrid, Strategy, client_app, initial_arrays
+    from hcsfed.flower.local_grid import hushed
 
     federation = load("digits", clients=NODES)
     model, shape = "mlp" if hidden else "logistic", {"hidden": hidden} if hidden else {}  # type: str, dict[str, Any]
@@ -74,7 +71,8 @@ def counted(hidden: int, selector: str, refresh: str) -> dict[str, Any]:
     asked = Strategy(selector, cohort=COHORT, clients=NODES, options=options)
     start = initial_arrays(federation, model, **shape)
     grid = LocalGrid(client_app(federation, model, **shape), NODES)
-    asked.start(grid, start, num_rounds=ROUNDS, timeout=60)
+    with hushed():
+        asked.start(grid, start, num_rounds=ROUNDS, timeout=60)
     record = asked.history[-1]
     return {
         "parameters": sum(array.numpy().size for array in start.values()),

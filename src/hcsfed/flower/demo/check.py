@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from logging import CRITICAL, getLogger
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from hcsfed.assemble import assemble
 from hcsfed.flower.arrays import Packing
 from hcsfed.flower.demo import app
 from hcsfed.flower.demo.federation import node_name
-from hcsfed.flower.local_grid import Fault, LocalGrid
+from hcsfed.flower.local_grid import Fault, LocalGrid, hushed
 from hcsfed.flower.strategy import Strategy
 from hcsfed.record import RoundRecord
 from hcsfed.settings import Settings, merge
@@ -50,12 +49,8 @@ class Repeat(LocalGrid):
 def repeated(plan: dict[str, Any], history: Sequence[RoundRecord]) -> tuple[list[RoundRecord], Floats]:
     """The same run once more, in this process: its history and its model."""
     chosen = Strategy(**{**plan["strategy"], "out": None, "keys": None})
-    log, level = getLogger("flwr"), getLogger("flwr").level
-    log.setLevel(CRITICAL)  # what it has to say was said by the federation
-    try:
+    with hushed():
         model = app.train(Repeat(plan, history, chosen), plan, chosen)
-    finally:
-        log.setLevel(level)
     return chosen.history, vector(model)
 
 
