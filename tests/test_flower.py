@@ -53,6 +53,22 @@ def test_a_federation_gives_the_simulators_cohorts_and_model(name):
         assert [record[figure] for record in asked.history] == pytest.approx([record[figure] for record in history])
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_what_crosses_the_wire_is_what_the_ledger_counts_and_a_little_for_each_message(name):
+    asked, grid = strategy(name.split("/")[0].removesuffix("-stale"), **RUNS[name]), LocalGrid(app(), CLIENTS)
+    found = run(asked, 3, grid)
+    for t, record in enumerate(asked.history, 1):
+        phases = [phase for _, phase, r in grid.log if r == t]
+        counted = {way: record[f"{way}load_bytes"] for way in ("up", "down")}
+        if RUNS[name].get("algorithm") == "scaffold" and "algorithm.option" not in RUNS[name]:
+            # As published, clients send their variates too; here the server works them out from the updates.
+            counted["up"] -= 4 * len(found) * sum(phase in ("full", "upload") for phase in phases)
+        for way, most in (("up", 1_800), ("down", 3_600)):
+            added = (record["wire"][way] - counted[way]) / len(phases)
+            assert 300 < added < most, (t, way)
+        assert sum(down for down, _ in record["wire"]["nodes"].values()) == record["wire"]["down"]
+
+
 def test_every_selector_runs_or_says_why_not():
     for name in SELECTORS:
         if "accuracies" in SELECTORS.build(name).claims.needs:
@@ -92,7 +108,7 @@ def test_node_ids_and_their_order_mean_nothing():
     np.testing.assert_array_equal(expected, again)
 
 
-def toy(mods: list) -> ClientApp:
+def toy(mods: list, rows: int = 10) -> ClientApp:
     """An app as somebody else wrote it: halfway to the client's number, and says how many rows it has."""
     ours = ClientApp(mods=mods)
 
@@ -103,7 +119,7 @@ def toy(mods: list) -> ClientApp:
         moved = ArrayRecord(
             {n: Array(a.numpy() + (number - a.numpy()) / 2) if n != "steps" else a for n, a in arrays.items()}
         )
-        metrics = MetricRecord({"num-examples": 10, "train_loss": number})
+        metrics = MetricRecord({"num-examples": rows, "train_loss": number})
         return Message(RecordDict({"arrays": moved, "metrics": metrics}), reply_to=message)
 
     return ours

@@ -21,6 +21,8 @@ from hcsfed import on_ray
 from hcsfed.cli.main import main
 from hcsfed.errors import FolderInUseError, HcsfedError, SettingError
 from hcsfed.grid import cells, crew, run_all
+from hcsfed.paper.plan import plan
+from hcsfed.paper.preset import experiments
 from hcsfed.record import read_run
 from hcsfed.settings import Settings, merge
 from hcsfed.task import Task
@@ -131,6 +133,20 @@ def test_ctrl_c_then_a_node_killed_in_mid_run(cluster, tmp_path):
         for seed in range(SEEDS):
             alone = hcsfed.simulate("digits", selector=selector, seed=seed, **TRAINING)
             assert numbers(read_run(out / f"{selector}-s{seed}").history) == numbers(alone.history)
+
+
+def test_the_papers_experiments_run_there_too(cluster, tmp_path):
+    out = tmp_path / "paper"
+    words = ["paper", "clusters", "--quick", "--device", "cpu", "--on", f"ray:{cluster.address}", "--out", str(out)]
+    done = subprocess.run([sys.executable, "-m", "hcsfed", *words], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    cells = plan(experiments("clusters", quick=True), [0], device="cpu").cells
+    assert len(cells) == 6
+    assert all(len(read_run(out / cell.name).history) == cell.settings.rounds for cell in cells)
+    Task(cells[0].settings.nested(), str(tmp_path / "alone")).do(lambda record: None)
+    assert numbers(read_run(out / cells[0].name).history) == numbers(read_run(tmp_path / "alone").history)
+    again = subprocess.run([sys.executable, "-m", "hcsfed", *words], capture_output=True, text=True, timeout=300)
+    assert " 0 of them to do" in again.stderr
 
 
 def test_a_ray_of_its_own_stays_on_loopback_and_leaves_nothing(tmp_path):

@@ -174,6 +174,16 @@ def meet(memory: State, heard: Answers, clients: int) -> None:
         memory["features"] = features
 
 
+def extend(memory: State, clients: int) -> None:
+    """More clients are known by name; of the newcomers nothing has been heard yet."""
+    known = len(memory.get("norms", ()))
+    if known and known < clients:
+        meet(memory, join([]), clients)
+        if "features" in memory:
+            unheard = np.full((clients - known, memory["features"].shape[1]), np.nan, np.float32)
+            memory["features"] = np.concatenate([memory["features"], unheard])
+
+
 def unmet(memory: State, reached: Ints, clients: int) -> Ints:
     """Those of the reached who have sent nothing yet, and are taken down as met from now on."""
     if "norms" in memory and "unmet" not in memory:

@@ -58,6 +58,15 @@ class Shelves:
             self._files[name] = _File(self.folder / f"{name}.rows" if self.folder else None, 4 * width, kept)
         return Shelf(kept, width, self._files[name])
 
+    def longer(self, kept: NDArray[Any], count: int) -> NDArray[Any]:
+        """What stands for the same rows, and for zeros behind them, ``count`` in all."""
+        more = (
+            np.zeros((count - len(kept), kept.shape[1]), np.float32)
+            if kept.ndim == 2
+            else np.full(count - len(kept), -1)
+        )
+        return np.concatenate([kept, more])
+
     def settle(self) -> None:
         """A checkpoint was written: what it does not point at may be overwritten from now on."""
         for file in self._files.values():

@@ -12,9 +12,9 @@ from hcsfed import memory
 from hcsfed.aggregate import Estimator, as_array
 from hcsfed.aggregate import Server as ServerStep
 from hcsfed.rng import stream
-from hcsfed.select import Full, Selector, observe, pick, start
+from hcsfed.select import Full, Selector, longer, observe, pick, start
 from hcsfed.shelf import Shelves
-from hcsfed.types import Answers, Selection, State, View
+from hcsfed.types import Answers, Floats, Selection, State, View
 from hcsfed.updates import Vectors
 
 if TYPE_CHECKING:
@@ -103,6 +103,15 @@ class Standing:
 
             parameters = torch.from_numpy(parameters).to(device)
         return cls(round, parameters, **memories)
+
+
+def adapt(parts: Server, standing: Standing, before: Floats) -> Standing:
+    """The same standing where clients have joined behind those of the weights ``before``, or weights have changed."""
+    old, now = len(before), parts.setup.clients
+    parts.algorithm.adapt(parts.setup, standing.algorithm, before)
+    parts.estimator.adapt(parts.setup, standing.estimator, before)
+    memory.extend(standing.heard, now)
+    return replace(standing, notes=longer(standing.notes, start(parts.selector, old), start(parts.selector, now)))
 
 
 def choose(

@@ -62,6 +62,9 @@ class FedAvg:
     def close(self, setup: Setup, state: State) -> None:
         pass
 
+    def adapt(self, setup: Setup, state: State, before: Floats) -> None:
+        pass
+
     def extra_steps(self, setup: Setup, ids: Ints) -> int:
         return 0
 

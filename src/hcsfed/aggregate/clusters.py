@@ -22,6 +22,11 @@ def clustered(x: Features, clusters: int) -> Ints:
     return np.asarray(labels, np.int64)
 
 
+def joined(labels: Ints, clients: int) -> Ints:
+    """The labels, and for clients that have come behind and said nothing yet, that of the largest cluster."""
+    return np.concatenate([labels, np.full(clients - len(labels), np.bincount(labels).argmax())])
+
+
 def centres(x: Features, labels: Ints, clusters: int) -> Floats:
     """The mean of each cluster's members; infinitely far from everybody where there are none."""
     middle = np.full((clusters, x.shape[1]), np.inf)

@@ -68,6 +68,12 @@ class Setup:
         """N."""
         return len(self.weights)
 
+    def change(self, before: Floats) -> Floats:
+        """By how much the weights differ from those before, of whoever has come since from 0."""
+        change = self.weights.copy()
+        change[: len(before)] -= before
+        return change
+
     def rate(self, round: int) -> float:
         """η of that round."""
         return self.work.lr * self.work.lr_decay**round
@@ -127,6 +133,10 @@ class Algorithm(Protocol):
 
     def close(self, setup: Setup, state: State) -> None:
         """The round is over: what was learned in it holds from now on."""
+        ...
+
+    def adapt(self, setup: Setup, state: State, before: Floats) -> None:
+        """Between rounds, clients have joined behind those who had the weights ``before``, or weights have changed."""
         ...
 
     def extra_steps(self, setup: Setup, ids: Ints) -> int:

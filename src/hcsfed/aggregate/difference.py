@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hcsfed.aggregate.clusters import centres, clustered
+from hcsfed.aggregate.clusters import centres, clustered, joined
 from hcsfed.aggregate.contract import Setup
 from hcsfed.aggregate.estimate import WeightedSum, add_rows, as_array
 from hcsfed.aggregate.estimator import Total
-from hcsfed.aggregate.first import newcomers, remember
+from hcsfed.aggregate.first import grown, newcomers, remember
 from hcsfed.errors import bad
 from hcsfed.shelf import Shelf
 from hcsfed.types import Bools, Features, Floats, Ints, Selection, State, View
@@ -91,6 +91,20 @@ class Difference:
             memory["known"] = np.zeros(setup.clients, bool)
         return memory
 
+    def adapt(self, setup: Setup, state: State, before: Floats) -> None:
+        """The mean of all guesses follows the weights; of who has come nothing is kept, and no feature is known."""
+        if self.state == "client":
+            state["kept"] = setup.shelves.longer(state["kept"], setup.clients)
+        if "labels" in state:
+            state["labels"] = joined(state["labels"], setup.clients)
+        grown(state, len(before), setup.clients)
+        shares = np.zeros(len(state["kept"]))
+        if len(shares):
+            np.add.at(shares, self._owner(state, setup.clients), setup.change(before))
+        used = np.flatnonzero(shares)
+        for at, rows in setup.rows(state, "kept", self.name).blocks(used):
+            add_rows(state["mean"], rows, shares[used[at]])
+
     def open(self, setup: Setup, state: State, view: View, selection: Selection) -> Total:
         if self.state == "cluster":
             self._meet(setup, state, view)
@@ -125,8 +139,6 @@ class Difference:
         else:
             state["labels"] = clustered(x, len(state["kept"]))
             state["centres"] = centres(x[met], state["labels"][met], len(state["kept"]))
-        if met.all():
-            state.pop("centres", None)
 
     def _move(self, setup: Setup, state: State, x: Features, new: Ints) -> None:
         """Newcomers join the cluster that they are nearest to, and the mean of all guesses follows."""

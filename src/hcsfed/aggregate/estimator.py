@@ -43,6 +43,10 @@ class Estimator(Protocol):
         """The memory before the first round."""
         ...
 
+    def adapt(self, setup: Setup, state: State, before: Floats) -> None:
+        """Between rounds, clients have joined behind those who had the weights ``before``, or weights have changed."""
+        ...
+
     def open(self, setup: Setup, state: State, view: View, selection: Selection) -> Total:
         """Begin a round."""
         ...
@@ -58,6 +62,9 @@ class Weighted:
 
     def start(self, setup: Setup) -> State:
         return {}
+
+    def adapt(self, setup: Setup, state: State, before: Floats) -> None:
+        pass
 
     def open(self, setup: Setup, state: State, view: View, selection: Selection) -> Total:
         return _Sum(WeightedSum(setup.dimension, setup.device))

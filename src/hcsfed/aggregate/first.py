@@ -19,12 +19,27 @@ def newcomers(state: State, view: View, owner: str) -> tuple[Features, Bools, Bo
     begun = "begun" in state
     if (begun and "met" not in state) or not view.available.any():  # everyone is known, or nobody there
         return None
-    x, met = filled(view, owner)
-    new = met & ~state["met"] if begun else met
+    x, there = filled(view, owner)
+    earlier = state["met"] if begun else np.zeros_like(there)
+    met = there | earlier
     state["begun"], state["met"] = np.ones(1, bool), met
     if met.all():
         del state["met"]
-    return x, met, new
+    return x, met, there & ~earlier
+
+
+def grown(state: State, before: int, clients: int) -> None:
+    """Room for clients that have come, who are like the mean of the others until they say something."""
+    nobody = np.zeros(clients - before, bool)
+    if not len(nobody):
+        return
+    if "known" in state:
+        state["known"] = np.append(state["known"], nobody)
+    if "begun" in state:
+        state["met"] = np.append(state.get("met", np.ones(before, bool)), nobody)
+    if "features" in state:
+        middle = state["features"].mean(axis=0, keepdims=True)
+        state["features"] = np.concatenate([state["features"], np.repeat(middle, len(nobody), axis=0)])
 
 
 def remember(state: State, view: View, owner: str) -> bool:

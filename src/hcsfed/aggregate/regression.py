@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hcsfed.aggregate.contract import Setup
 from hcsfed.aggregate.estimate import WeightedSum, add_rows, as_array
 from hcsfed.aggregate.estimator import Total
-from hcsfed.aggregate.first import remember, squares
+from hcsfed.aggregate.first import grown, remember, squares
 from hcsfed.errors import bad
 from hcsfed.shelf import Shelf
 from hcsfed.types import Floats, Ints, Selection, State, View
@@ -78,6 +78,15 @@ class Regression:
             "known": np.zeros(setup.clients, bool),
             "rounds": np.zeros(1),
         }
+
+    def adapt(self, setup: Setup, state: State, before: Floats) -> None:
+        """The mean of all remainders follows the weights; of who has come nothing is kept, and no feature is known."""
+        state["kept"] = setup.shelves.longer(state["kept"], setup.clients)
+        grown(state, len(before), setup.clients)
+        change = setup.change(before)
+        used = np.flatnonzero(change)
+        for at, rows in setup.rows(state, "kept", self.name).blocks(used):
+            add_rows(state["mean"], rows, change[used[at]])
 
     def open(self, setup: Setup, state: State, view: View, selection: Selection) -> Total:
         kept = setup.rows(state, "kept", self.name)

@@ -60,6 +60,9 @@ class Robust:
     def start(self, setup: Setup) -> State:
         return {}
 
+    def adapt(self, setup: Setup, state: State, before: Floats) -> None:
+        pass
+
     def open(self, setup: Setup, state: State, view: View, selection: Selection) -> Total:
         labels = selection.info.get("labels") if self.within == "strata" else None
         strata = np.zeros(setup.clients, np.int64) if labels is None else np.asarray(labels)

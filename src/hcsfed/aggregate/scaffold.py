@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcsfed.aggregate.algorithms import FedAvg
-from hcsfed.aggregate.clusters import clustered
+from hcsfed.aggregate.clusters import clustered, joined
 from hcsfed.aggregate.contract import Setup
 from hcsfed.aggregate.estimate import add_rows, as_array
 from hcsfed.aggregate.first import filled
 from hcsfed.errors import bad
 from hcsfed.settings import LocalTraining
-from hcsfed.types import Features, Ints, State, View
+from hcsfed.types import Features, Floats, Ints, State, View
 from hcsfed.updates import Updates, Vectors
+
+_ROWS = 1 << 24  # numbers at a time
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,21 @@ class Scaffold(FedAvg):
             state["heard"][:] = 0
         state["all"] += state["change"]
         state["change"][:] = 0
+
+    def adapt(self, setup: Setup, state: State, before: Floats) -> None:
+        """The sum of all ω_k·c_k follows; the c_k of who has come is 0, or its cluster's."""
+        if self.state == "none":
+            return
+        if self.state == "client":
+            state["own"] = setup.shelves.longer(state["own"], setup.clients)
+        elif "labels" in state:
+            state["labels"] = joined(state["labels"], setup.clients)
+        change = setup.change(before)
+        ids = np.arange(setup.clients if self.state == "cluster" else len(before))
+        size = max(1, _ROWS // setup.dimension)
+        for first in range(0, len(ids), size):
+            part = ids[first : first + size]
+            add_rows(state["all"], self._own(setup, state, part), change[part])
 
     def extra_steps(self, setup: Setup, ids: Ints) -> int:
         """An extra pass over the rows, counted in minibatches."""

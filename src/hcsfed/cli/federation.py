@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -9,12 +11,61 @@ import typer
 
 from hcsfed.errors import bad
 
-app = typer.Typer(help="A Flower federation: certificates and keys.", no_args_is_help=True)
+app = typer.Typer(help="A Flower federation: certificates and keys, and one to try out.", no_args_is_help=True)
 
 
-@app.callback()
-def _root() -> None:
-    pass
+@app.command()
+def demo(
+    nodes: Annotated[int, typer.Option("--nodes", help="How many SuperNodes.")] = 6,
+    rounds: Annotated[int, typer.Option("--rounds", help="How many rounds.")] = 3,
+    refresh: Annotated[
+        str, typer.Option("--refresh", help="fresh: everyone trains in every round; stale: the picked alone.")
+    ] = "fresh",
+    insecure: Annotated[bool, typer.Option("--insecure", help="Without TLS and node keys.")] = False,
+    kill: Annotated[int, typer.Option("--kill", help="How many nodes end in mid-run, by SIGTERM.")] = 0,
+    kill_hard: Annotated[
+        bool, typer.Option("--kill-hard", help="By SIGKILL, which Flower notices after a minute; at least one node.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
+) -> None:
+    """Train on a Flower federation of real processes on this machine, and check what comes of it.
+
+    Everything listens on loopback only and nothing is asked of the network. It ends with exit code 0 only if the run
+    was completed with the cohorts, weights and model that it should have; whatever happens, no process is left.
+    """
+    import json
+
+    from hcsfed.errors import FederationError
+
+    if not 2 <= nodes <= 50:
+        raise bad("nodes", "federation demo", "an int in [2, 50]", nodes)
+    if not 1 <= rounds <= 1000:
+        raise bad("rounds", "federation demo", "an int in [1, 1000]", rounds)
+    if refresh not in ("fresh", "stale"):
+        raise bad("refresh", "federation demo", "fresh or stale", refresh)
+    if not 0 <= kill < nodes:
+        raise bad("kill", "federation demo", f"an int in [0, {nodes - 1}], one less than there are nodes", kill)
+    kill = kill or int(kill_hard)
+    if kill and rounds == 1:
+        raise bad("rounds", "federation demo", "2 or more where nodes are killed after the first", rounds)
+    for module in ("flwr", "torch", "safetensors"):
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(name=module)
+    from hcsfed.cli.show_demo import as_table, told
+    from hcsfed.flower.demo.story import Demo, show
+
+    asked = Demo(nodes, rounds, refresh, not insecure, kill, kill_hard)
+    try:
+        outcome = show(asked, Path(sys.executable).parent, told(quiet=as_json))
+    except KeyboardInterrupt:
+        print("hcsfed: interrupted; all processes have ended", file=sys.stderr)
+        raise SystemExit(130) from None
+    if as_json:
+        print(json.dumps(outcome.as_json()))
+    else:
+        as_table(outcome)
+    if outcome.verdict.complaint:
+        raise FederationError(outcome.verdict.complaint)
 
 
 @app.command()

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr
 
 from hcsfed.errors import bad
 from hcsfed.features.contract import Context, Feature
@@ -77,6 +75,9 @@ def epsilon(mu: float, times: int, delta: float) -> float:
     Exact, no bound: together they are one Gaussian mechanism with √times·μ (Dong, Roth & Su, "Gaussian differential
     privacy", JRSS-B 2022), for which δ(ε) = Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 − ε/μ) (Balle & Wang, ICML 2018).
     """
+    from scipy.optimize import brentq  # half of what the import of all features would cost
+    from scipy.special import log_ndtr, ndtr
+
     if not 0 < delta < 1:
         raise bad("delta", "the privacy accountant", "a number in (0, 1)", delta)
     total = mu * math.sqrt(times)

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hcsfed.flower.handlers import client_app, initial_arrays
+    from hcsfed.flower.handlers import client_app, evaluator, initial_arrays
     from hcsfed.flower.local_grid import LocalGrid
     from hcsfed.flower.mod import hcsfed_mod
     from hcsfed.flower.strategy import Strategy
@@ -18,11 +18,12 @@ _HOME = {
     "LocalGrid": "hcsfed.flower.local_grid",
     "Strategy": "hcsfed.flower.strategy",
     "client_app": "hcsfed.flower.handlers",
+    "evaluator": "hcsfed.flower.handlers",
     "hcsfed_mod": "hcsfed.flower.mod",
     "initial_arrays": "hcsfed.flower.handlers",
 }
 
-__all__ = ["LocalGrid", "Strategy", "client_app", "hcsfed_mod", "initial_arrays"]
+__all__ = ["LocalGrid", "Strategy", "client_app", "evaluator", "hcsfed_mod", "initial_arrays"]
 
 
 def __getattr__(name: str) -> Any:

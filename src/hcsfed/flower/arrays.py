@@ -32,24 +32,25 @@ def read(arrays: Mapping[str, Array], name: str, shape: tuple[int, ...], dtype: 
     array = arrays[name]
     size = prod(shape) * np.dtype(dtype).itemsize
     if tuple(array.shape) != shape or array.dtype != dtype or array.stype != "numpy.ndarray":
-        raise RefusedError(f"{name} must be {dtype}{list(shape)}, got {_short(array.dtype)}{_short(list(array.shape))}")
+        raise RefusedError(f"{name} must be {dtype}{list(shape)}, got {short(array.dtype)}{short(list(array.shape))}")
     if not size <= len(array.data) <= size + _HEADER:
         raise RefusedError(f"{name} must be {size} bytes long and a header, got {len(array.data)}")
     try:
         head = BytesIO(array.data[: len(array.data) - size])
         inside, by_column, kind = _VERSIONS[np.lib.format.read_magic(head)](head)
-    except (ValueError, KeyError) as error:
-        raise RefusedError(f"{name} is not readable: {_short(error)}") from error
+    except Exception as error:  # NumPy reads it with Python's own parser, which raises whatever the text suggests
+        raise RefusedError(f"{name} is not readable: {short(error)}") from error
     if inside != shape or kind != np.dtype(dtype) or (by_column and len(shape) > 1):
-        raise RefusedError(f"{name} says {_short(list(inside))} inside and {list(shape)} outside")
+        raise RefusedError(f"{name} says {short(list(inside))} inside and {list(shape)} outside")
     if head.tell() + size != len(array.data):
         raise RefusedError(f"{name} must be {size} bytes long, got {len(array.data) - head.tell()}")
     return np.frombuffer(array.data, dtype, prod(shape), head.tell()).reshape(shape)
 
 
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else text[:57] + "…"
+def short(value: object, most: int = 60) -> str:
+    """As a piece of one line: what others have sent may hold anything."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in str(value)).split())
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 @dataclass(frozen=True)

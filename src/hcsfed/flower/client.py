@@ -76,6 +76,8 @@ class Client:
         Features that the server may ask for; None: any.
     noise
         Clip and noise multiplier of :class:`~hcsfed.features.Noisy`; None: features are sent as they are.
+    output_bias
+        Where the bias of the last layer stands in an update, where that is not plain from the model's arrays.
     """
 
     name: str
@@ -85,7 +87,7 @@ class Client:
     labels: Ints | None = None
     allowed: Collection[str] | None = None
     noise: tuple[float, float] | None = None
-    output_bias: slice | None = None
+    output_bias: Callable[[], slice | None] = lambda: None
 
     def respond(self, request: Request) -> Message:
         """The reply to one order."""
@@ -102,7 +104,7 @@ class Client:
                 raise NotDoneError(f"its {phase} can't be measured here")
             answer = Answer(value=self.measure(request))
         elif phase == "upload":
-            answer = _kept(request.context, request.order.round)
+            return upload(request)
         else:
             answer = self._train(request)
         return Message(answer.content(), reply_to=request.message)
@@ -137,7 +139,7 @@ class Client:
             seed=order.seed,
             round=order.round,
             aggregate=request.extra("aggregate"),
-            output_bias=self.output_bias or Packing.of(request.model).output_bias,
+            output_bias=self.output_bias() or Packing.of(request.model).output_bias,
             ids=np.array([order.client]),
             labels=None if self.labels is None else self.labels[None],
         )
@@ -146,6 +148,11 @@ class Client:
         # The server knows the run's seed, so the noise must come from elsewhere.
         denied = Noisy(feature, *self.noise, secret=secrets.randbits(63)).encode(row, known)[0]
         return Answer(norm=float(np.linalg.norm(denied.astype(np.float64))), feature=denied)
+
+
+def upload(request: Request) -> Message:
+    """The update that was kept when its feature was sent."""
+    return Message(_kept(request.context, request.order.round).content(), reply_to=request.message)
 
 
 def node_name(context: Context) -> str:

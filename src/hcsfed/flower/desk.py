@@ -14,13 +14,16 @@ from hcsfed.choices import build_estimator, build_feature, feature_choice
 from hcsfed.errors import SettingError, bad
 from hcsfed.features import Context, Feature
 from hcsfed.flower.order import Order, Phase
+from hcsfed.flower.responses import Responses
 from hcsfed.flower.roster import Roster
 from hcsfed.guard import GUARDS, Guard
-from hcsfed.select import SELECTORS, ResponseRates, Selector, to_ask
+from hcsfed.select import SELECTORS, Selector, to_ask
 from hcsfed.settings import LocalTraining, Settings, cohort_size, steps_of
 from hcsfed.shelf import Shelves
-from hcsfed.types import Floats, Ints, State
+from hcsfed.types import Ints
 from hcsfed.updates import Updates
+
+SIMULATED = ("attack", "availability", "speed", "reach")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,13 @@ class Kit:
             raise bad(
                 "privacy.noise", "a Flower strategy", "0: noise is the clients' own", settings.privacy.noise, remedy
             )
+        if settings.algorithm.name == "lag":
+            raise SettingError(
+                "algorithm 'lag', whose clients remember what they sent last, runs in the simulator only"
+            )
+        for name in SIMULATED:
+            if getattr(settings, name) != getattr(Settings(), name):
+                raise SettingError(f"{name} is simulated; on Flower clients are what they are")
         algorithm = ALGORITHMS.build(settings.algorithm.name, **settings.algorithm.options)
         estimator = build_estimator(settings, selector)
         return cls(
@@ -76,22 +86,20 @@ class Desk:
         The parameters of round 0.
     shelves
         Where rows of d numbers per client are kept.
-    chances
-        How likely each client answers once it is asked.
+    responses
+        Who was asked and who came, so far.
     """
 
     kit: Kit
     roster: Roster
     start: NDArray[np.float32]
     output_bias: slice | None
-    rates: ResponseRates
-    responses: State
+    responses: Responses
     max_share: float
     shelves: Shelves
     gradient_of: NDArray[np.float32] | None = None
     setup: Setup = field(init=False)
     width: int = field(init=False)
-    chances: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         sizes = np.array(self.roster.sizes, np.int64)
@@ -107,7 +115,6 @@ class Desk:
             self.shelves,
         )
         self.width = self._width()
-        self.chances = self.rates.chances(self.responses)
 
     @property
     def settings(self) -> Settings:
@@ -139,7 +146,7 @@ class Desk:
         clients, cohort = len(self.roster), self.settings.cohort
         wanted = cohort_size(cohort if isinstance(cohort, float) else min(cohort, clients), clients)
         here = self.roster.present()
-        return to_ask(wanted, self.chances[here], clients) if here.any() else wanted
+        return to_ask(wanted, self.responses.chances("answer")[here], clients) if here.any() else wanted
 
     @property
     def gradients(self) -> bool:
@@ -181,10 +188,6 @@ class Desk:
             self.algorithm.name,
             self.kit.work,
         )
-
-    def asked_and_came(self, asked: Ints, came: Ints) -> None:
-        """Learn who answers."""
-        self.responses = self.rates.observe(self.responses, asked, came)
 
     def _width(self) -> int:
         """How many numbers a feature has: found by encoding nothing."""

@@ -1,25 +1,24 @@
-"""The client's side from a federation and a model: hcsfed's own trainers behind Flower's ``@app.train()``."""
+"""The client's side from a federation and a model: hcsfed's own trainers behind Flower's ``@app.train()``.
+
+Flower starts a process for every message to a node, so what a message does not need is not loaded for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.app import ArrayRecord, Context, Message, MetricRecord
 from flwr.clientapp import ClientApp
 
-from hcsfed.assemble import output_bias, whole_gradients
-from hcsfed.clients import Layout, Trainer, build_module, make_trainer, steps_of
-from hcsfed.clients.build import Model
-from hcsfed.flower.arrays import Packing
-from hcsfed.flower.client import Client, Learned, NotDoneError, Request, node_name
+from hcsfed.flower.client import Client, NotDoneError, Request, node_name, upload
 from hcsfed.flower.order import Order
-from hcsfed.hearing import first_steps, scatter
-from hcsfed.settings import LocalTraining
 from hcsfed.types import Federation
+
+if TYPE_CHECKING:
+    from hcsfed.clients.build import Model
+    from hcsfed.flower.workshop import Workshop
 
 Shares = Federation | Callable[[], Federation]
 
@@ -50,25 +49,28 @@ def client_app(
     features, noise
         As in :func:`~hcsfed.flower.hcsfed_mod`.
     """
-    shop = Workshop(federation, model, device, tuple(sorted(options.items())))
+    shop = _shop(federation, model, device, options)
 
     def serve(message: Message, context: Context) -> Message:
         order = Order.of(message.content)
         if order is None:
             raise NotDoneError("this app answers to hcsfed.flower.Strategy only")
-        data = shop.data()
+        request = Request(order, message, context)
+        if order.phase == "upload":
+            return upload(request)
+        data = _loaded(federation)
         k = int(context.node_config["partition-id"]) if number is None else number(context)
         client = Client(
             node_name(context),
             int(data.sizes[k]),
-            partial(shop.learn, k),
-            partial(shop.measure, k),
+            lambda request: shop().learn(k, request),
+            lambda request: shop().measure(k, request),
             data.class_counts[k] if data.classes else None,
             features,
             noise,
-            output_bias(shop.module(order.seed)),
+            lambda: shop().output_bias(order.seed),
         )
-        return client.respond(Request(order, message, context))
+        return client.respond(request)
 
     app = ClientApp()
     app.train()(serve)
@@ -80,69 +82,29 @@ def initial_arrays(
     federation: Federation, model: Model = "logistic", *, seed: int = 0, **options: object
 ) -> ArrayRecord:
     """The model of round 0, as the simulator starts it with this seed."""
-    module = build_module(federation, model, seed, **options)
-    layout, vector = Layout.of(module), Layout.of(module).flatten(module)
-    views = {**layout.parameter_views(vector), **layout.buffer_views(vector)}
-    return ArrayRecord({name: Array(view.numpy().copy()) for name, view in views.items()})
+    return _shop(federation, model, "cpu", options)().initial(seed)
 
 
-@dataclass(frozen=True)
-class Workshop:
-    """Trainers, made once a process for each way of training that was asked for."""
-
-    federation: Shares
-    model: Model
-    device: str
-    options: tuple[tuple[str, object], ...]
-
-    def data(self) -> Federation:
-        return _loaded(self.federation)
-
-    def module(self, seed: int) -> torch.nn.Module:
-        return _module(self, seed)
-
-    def learn(self, k: int, request: Request) -> Learned:
-        """One client's local training, as the order says."""
-        order, packing = request.order, Packing.of(request.model)
-        trainer, ids = _trainer(self, order.seed, order.local), np.array([k])
-        parameters = torch.from_numpy(packing.flatten(request.model))
-        if order.phase == "opening":
-            whole = steps_of(order.local, self.data().sizes)
-            few = next(first_steps(trainer, whole, parameters, ids, order.steps))
-            return Learned(_vector(few.vectors), float(few.losses[0]), int(few.steps[0]))
-        push = request.extra("correction")
-        correction = None if push is None else torch.from_numpy(push[None].copy())
-        done = next(trainer.train(parameters, ids, order.round, correction=correction))
-        gradient = None
-        if order.gradient:
-            gradients = whole_gradients(self.data(), order.local, partial(_trainer, self, order.seed))
-            gradient = _vector(next(gradients(parameters, ids)).vectors)
-        return Learned(_vector(done.vectors), float(done.losses[0]), int(done.steps[0]), gradient=gradient)
-
-    def measure(self, k: int, request: Request) -> float:
-        """The number that the order asks for."""
-        order, ids = request.order, np.array([k])
-        trainer = _trainer(self, order.seed, order.local)
-        parameters = torch.from_numpy(Packing.of(request.model).flatten(request.model))
-        if order.phase == "losses":
-            return float(trainer.local_losses(parameters, ids)[0])
-        return float(scatter(trainer, order.local, parameters, ids, order.round)[0])
+def evaluator(
+    federation: Shares, model: Model = "logistic", *, device: str = "cpu", **options: object
+) -> Callable[[int, ArrayRecord], MetricRecord]:
+    """What :meth:`~hcsfed.flower.Strategy.start` takes as ``evaluate_fn``: loss and accuracy on the test rows."""
+    shop = _shop(federation, model, device, options)
+    return lambda server_round, arrays: shop().evaluate(arrays)
 
 
-def _vector(vectors: torch.Tensor) -> np.ndarray:
-    return np.asarray(vectors[0].cpu().numpy(), np.float32)
-
-
-@lru_cache(maxsize=4)
+@cache
 def _loaded(federation: Shares) -> Federation:
     return federation if isinstance(federation, Federation) else federation()
 
 
-@lru_cache(maxsize=4)
-def _module(shop: Workshop, seed: int) -> torch.nn.Module:
-    return build_module(shop.data(), shop.model, seed, **dict(shop.options))
+def _shop(federation: Shares, model: Model, device: str, options: Mapping[str, object]) -> Callable[[], Workshop]:
+    """What opens when something is first asked of it."""
 
+    @cache
+    def shop() -> Workshop:
+        from hcsfed.flower.workshop import Workshop
 
-@lru_cache(maxsize=8)
-def _trainer(shop: Workshop, seed: int, work: LocalTraining) -> Trainer:
-    return make_trainer(shop.data(), shop.module(seed), work, seed=seed, device=shop.device)
+        return Workshop(partial(_loaded, federation), model, device, tuple(sorted(options.items())))
+
+    return shop

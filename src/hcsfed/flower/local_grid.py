@@ -7,8 +7,10 @@ made, and the id of a message, which Flower's own grids write into it in the sam
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from logging import CRITICAL, getLogger
 from typing import Any, Literal
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -61,6 +63,12 @@ class Node:
     config: dict[str, Any]
     state: RecordDict = field(default_factory=RecordDict)
     here: bool = True
+    public_key: bytes = b""
+
+    @property
+    def node_id(self) -> int:
+        """As in Flower's descriptions of nodes."""
+        return self.id
 
 
 class LocalGrid(Grid):
@@ -76,6 +84,8 @@ class LocalGrid(Grid):
         What goes wrong.
     first_id
         Node ids count from here; in Flower they are random.
+    run_config
+        What the nodes see as the app's configuration.
     """
 
     def __init__(
@@ -85,6 +95,7 @@ class LocalGrid(Grid):
         *,
         faults: Iterable[Fault] = (),
         first_id: int = 1000,
+        run_config: Mapping[str, Any] | None = None,
     ) -> None:
         configs = (
             [{"partition-id": k, "num-partitions": nodes} for k in range(nodes)] if isinstance(nodes, int) else nodes
@@ -92,6 +103,7 @@ class LocalGrid(Grid):
         self.nodes = [Node(first_id + i, dict(config)) for i, config in enumerate(configs)]
         self.apps = [app] * len(self.nodes) if isinstance(app, ClientApp) else list(app)
         self.faults = list(faults)
+        self.run_config = dict(run_config or {})
         self.timeouts: list[float | None] = []
         self.log: list[tuple[int, str, int]] = []
         self._late: list[Message] = []
@@ -112,6 +124,9 @@ class LocalGrid(Grid):
 
     def get_node_ids(self) -> list[int]:
         return [node.id for node in self.nodes if node.here]
+
+    def get_nodes(self) -> list[Any]:
+        return [node for node in self.nodes if node.here]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         self.timeouts.append(timeout)
@@ -139,7 +154,7 @@ class LocalGrid(Grid):
             node.state = RecordDict()
         if "raises" in ways:
             return [_failed(message, 2, "Traceback …\nRuntimeError: disk full", node.id)]
-        context = Context(1, node.id, node.config, node.state, {})
+        context = Context(1, node.id, node.config, node.state, self.run_config)
         try:
             reply = self.apps[i](message, context)
         except Exception as error:
@@ -169,6 +184,18 @@ class LocalGrid(Grid):
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Without a word of the server in the log, for a run of which nobody needs to be told."""
+    log = getLogger("flwr")
+    before = log.level
+    log.setLevel(CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _failed(message: Message, code: int, reason: str, node: int = 1) -> Message:

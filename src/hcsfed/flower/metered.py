@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import ArrayRecord, Message, RecordDict
 from flwr.serverapp import Grid
+
+if TYPE_CHECKING:
+    from hcsfed.flower.careful import Careful
 
 
 class Metered(Grid):
@@ -15,10 +19,16 @@ class Metered(Grid):
 
     Flower sends a message as a small description and the objects below it (records, arrays, chunks of arrays), each in
     its own serialised form; their sizes are summed. HTTP, TLS and polling come on top.
+
+    Parameters
+    ----------
+    limit
+        Bytes that one answer may have, where it comes through a SuperLink.
     """
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: Grid, limit: int) -> None:
         self.inner = grid
+        self.careful = careful(grid, limit)
         self.down: Counter[int] = Counter()
         self.up: Counter[int] = Counter()
 
@@ -31,14 +41,18 @@ class Metered(Grid):
         sent, memo = list(messages), {}  # type: list[Message], dict[int, int]
         for message in sent:
             self.down[message.metadata.dst_node_id] += weight(message, memo)
-        nodes: dict[str, int] = {}
-        replies = list(self.inner.send_and_receive(sent, timeout=timeout)) if sent else []
-        nodes |= {message.metadata.message_id: message.metadata.dst_node_id for message in sent}
+        replies = self._exchange(sent, timeout) if sent else []
+        nodes = {message.metadata.message_id: message.metadata.dst_node_id for message in sent}
         for reply in replies:
             node = nodes.get(reply.metadata.reply_to_message_id)
             if node is not None and reply.has_content():
                 self.up[node] += weight(reply, {})
         return replies
+
+    def _exchange(self, sent: list[Message], timeout: float | None) -> list[Message]:
+        if self.careful is None:
+            return list(self.inner.send_and_receive(sent, timeout=timeout))
+        return self.careful.send_and_receive(sent, math.inf if timeout is None else timeout)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         return self.inner.push_messages(messages)
@@ -63,6 +77,15 @@ class Metered(Grid):
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
         return self.inner.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+
+def careful(grid: Grid, limit: int) -> Careful | None:
+    """How answers are taken in where they come over HTTP; others come as Flower hands them over."""
+    if not hasattr(grid, "_runtime_client"):
+        return None
+    from hcsfed.flower.careful import Careful
+
+    return Careful(grid, limit)
 
 
 def weight(item: Any, memo: dict[int, int]) -> int:

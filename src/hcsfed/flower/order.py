@@ -17,11 +17,13 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from hcsfed.flower.arrays import RefusedError, read
+from hcsfed.flower.arrays import RefusedError, read, short
 from hcsfed.settings import LocalTraining
 
 ORDER, ANSWER, EXTRAS, MODEL, CONFIG = "hcsfed", "hcsfed.answer", "hcsfed.arrays", "arrays", "config"
 CLASSES = 100_000  # more than anybody counts
+LARGEST = 1e18  # its square is still a float32; far beyond any update that is of use
+COUNT = 1 << 53  # whole numbers up to here are the same in every format
 
 Phase = Literal["hello", "losses", "variances", "opening", "features", "upload", "full"]
 """What is asked for.
@@ -123,7 +125,7 @@ class Answer:
 
 
 def read_answer(content: RecordDict, shapes: Mapping[str, tuple[int, ...]]) -> Answer:
-    """An answer that holds arrays of these shapes, and finite numbers; anything else is refused."""
+    """An answer that holds arrays of these shapes, and finite numbers of a sane size; anything else is refused."""
     numbers = content.get(ANSWER)
     arrays = content.get(EXTRAS, ArrayRecord())
     if not isinstance(numbers, MetricRecord) or not isinstance(arrays, ArrayRecord):
@@ -131,18 +133,19 @@ def read_answer(content: RecordDict, shapes: Mapping[str, tuple[int, ...]]) -> A
     found: dict[str, Any] = {}
     for name, shape in shapes.items():
         array = read(arrays, name, shape, "int64" if name == "labels" else "float32")
-        if not np.isfinite(array).all():
-            raise RefusedError(f"its {name} is not finite")
+        largest = float(np.abs(array).max(initial=0))
+        if not largest <= LARGEST:
+            raise RefusedError(f"its {name} holds {largest:.3g}; numbers must be finite and at most {LARGEST:g}")
         found[name] = array
     for name in ("examples", "steps"):
         count = numbers.get(name, 0)
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < 1 << 53:
-            raise RefusedError(f"{name} must be an int ≥ 0, got {str(count)[:40]}")
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < COUNT:
+            raise RefusedError(f"{name} must be an int ≥ 0, got {short(count, 40)}")
         found[name] = count
     for name in ("loss", "norm", "value"):
         number = numbers.get(name, math.nan)
-        if not isinstance(number, int | float) or (name in numbers and not math.isfinite(number)):
-            raise RefusedError(f"its {name} must be a finite number, got {str(number)[:40]}")
+        if not isinstance(number, int | float) or (name in numbers and not abs(number) <= LARGEST):
+            raise RefusedError(f"its {name} must be a finite number of at most {LARGEST:g}, got {short(number, 40)}")
         found[name] = float(number)
     if found["norm"] < 0:
         raise RefusedError("its norm is negative")
@@ -158,8 +161,8 @@ def read_hello(content: RecordDict, labels: bool) -> Answer:
     arrays = content.get(EXTRAS)
     shape = tuple(arrays["labels"].shape) if isinstance(arrays, ArrayRecord) and "labels" in arrays else ()
     if labels and (len(shape) != 1 or not 1 <= shape[0] <= CLASSES):
-        raise RefusedError(f"labels must be 1 to {CLASSES} counts, got shape {str(list(shape))[:40]}")
+        raise RefusedError(f"labels must be 1 to {CLASSES} counts, got shape {short(list(shape), 40)}")
     answer = read_answer(content, {"labels": shape} if labels else {})
-    if answer.labels is not None and (answer.labels < 0).any():
-        raise RefusedError("its class counts are negative")
+    if answer.labels is not None and not ((answer.labels >= 0) & (answer.labels < COUNT)).all():
+        raise RefusedError("its class counts are no counts")
     return answer

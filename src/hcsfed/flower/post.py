@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
+from hcsfed.flower.arrays import short
+
+REFUSED = 0  # the code of errors that are made on our side of the wire; Flower's "unknown"
+
 
 @dataclass(frozen=True, eq=False)
 class Post:
@@ -57,7 +61,8 @@ def opened(sent: Mapping[int, Message], replies: Iterable[Message]) -> tuple[dic
         if k is None or k in found or k in missing:
             continue
         if reply.has_error():
-            missing[k] = f"error {reply.error.code}: {_last_line(reply.error.reason)}"
+            said = _last_line(reply.error.reason)
+            missing[k] = said if reply.error.code == REFUSED else f"error {reply.error.code}: {said}"
         elif reply.metadata.src_node_id != sent[k].metadata.dst_node_id:
             missing[k] = "its answer came from another node"
         elif not reply.has_content():
@@ -72,6 +77,5 @@ def opened(sent: Mapping[int, Message], replies: Iterable[Message]) -> tuple[dic
 
 def _last_line(reason: str | None) -> str:
     """Of a traceback, what was raised."""
-    lines = [line.strip() for line in (reason or "").splitlines() if line.strip()]
-    line = lines[-1] if lines else "no reason given"
-    return line if len(line) <= 200 else line[:197] + "…"
+    lines = [line for line in (reason or "").splitlines() if line.strip()]
+    return short(lines[-1] if lines else "no reason given", 200)

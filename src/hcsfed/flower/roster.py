@@ -49,6 +49,7 @@ class Roster:
         refused: dict[int, str] = {}
         known = {name: k for k, name in enumerate(self.names)}
         said = [name for name, _, _ in came.values()]
+        classes = _common([len(row) for row in self.labels[:1] or [r for *_, r in came.values() if r is not None]])
         for node, (name, size, labels) in sorted(came.items(), key=lambda item: natural(item[1][0])):
             k = known.get(name, len(self.names))
             if not name:
@@ -57,6 +58,8 @@ class Roster:
                 refused[node] = f"{name!r} is claimed by {said.count(name)} nodes at once"
             elif k in self.nodes:
                 refused[node] = f"the name {name!r} belongs to another node that is connected"
+            elif labels is not None and len(labels) != classes:
+                refused[node] = f"it counts {len(labels)} classes where others count {classes}"
             else:
                 if k == len(self.names):
                     self.names.append(name)
@@ -77,10 +80,12 @@ class Roster:
         return mask
 
     def weights(self, largest: float) -> Floats:
-        """ω by examples, no client's above ``largest``; equal where somebody has not said how many it holds."""
-        if not self.sizes or not all(self.sizes):
+        """ω by examples, no client's above ``largest``; who has not said how many it holds counts as the median."""
+        sizes = np.array(self.sizes, np.float64)
+        if not sizes.any():
             return np.full(len(self), 1 / max(len(self), 1))
-        return bounded(np.array(self.sizes, np.float64), max(largest, 1 / len(self)))
+        sizes[sizes == 0] = np.median(sizes[sizes > 0])
+        return bounded(sizes, max(largest, 1 / len(self)))
 
     def arrays(self) -> State:
         """For the checkpoint."""
@@ -91,6 +96,10 @@ class Roster:
     def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Roster:
         table = json.loads(arrays["roster"].tobytes())
         return cls(table["names"], table["sizes"], [np.array(row, np.int64) for row in table["labels"]])
+
+
+def _common(lengths: list[int]) -> int:
+    return max(sorted(set(lengths)), key=lengths.count, default=0)
 
 
 def natural(name: str) -> tuple[Any, ...]:

@@ -16,23 +16,27 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 
-from hcsfed.errors import bad
+from hcsfed.errors import FederationError, bad
 from hcsfed.flower.arrays import Packing, RefusedError
 from hcsfed.flower.desk import Desk, Kit
+from hcsfed.flower.keys import named, read_keys
 from hcsfed.flower.metered import Metered
 from hcsfed.flower.order import ORDER, Order, read_hello
 from hcsfed.flower.post import Post
+from hcsfed.flower.responses import Responses
 from hcsfed.flower.roster import Roster
 from hcsfed.flower.turn import Turn
 from hcsfed.record import RoundRecord, RunFolder, entry
 from hcsfed.select import ResponseRates, Selector
 from hcsfed.settings import Settings, merge
 from hcsfed.shelf import MIB, Shelves
-from hcsfed.standing import Standing
-from hcsfed.types import State
+from hcsfed.standing import Standing, adapt
+from hcsfed.types import Floats
 
 log = getLogger("flwr")
 SHORT = {name: f"local.{name}" for name in ("lr", "steps", "epochs", "batch")}
+ANSWER, ROOM = 12, 4 * MIB
+"""Bytes that an answer may have: three float32 vectors of the model's size, and whatever else is sent."""
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
@@ -51,14 +55,18 @@ class Strategy(FlowerStrategy):
     cohort, seed
         As in :class:`~hcsfed.settings.Settings`.
     clients, wait
-        Before the first round, wait for so many clients, but no longer than so many seconds.
+        Before the first round of this process, wait for so many clients, but no longer than so many seconds.
     deadline
         Seconds until an answer counts as missing; None: the ``timeout`` of :meth:`start`.
     max_share
         No client's ω is above this share, whatever number of examples it claims (with few clients: above an even
         share).
+    keys
+        A folder of public keys ``NAME.pub``: a node is who its key says, and without one of these keys it is nobody.
+        None: a node is who it says, as long as nobody else who is connected has that name.
     rates
-        How response chances are learned; None: weights are never corrected, and nobody is asked beyond the cohort.
+        How each client's chance of answering is learned, by which weights are divided; None: weights are never
+        corrected, and nobody is asked beyond the cohort.
     out
         A folder for the run's history and the server's state after each round; a run found there is taken up.
     options
@@ -77,6 +85,7 @@ class Strategy(FlowerStrategy):
         wait: float = 60.0,
         deadline: float | None = None,
         max_share: float = 0.5,
+        keys: str | Path | None = None,
         rates: ResponseRates | None = ResponseRates(),
         out: str | Path | None = None,
         options: Mapping[str, Any] | None = None,
@@ -93,16 +102,18 @@ class Strategy(FlowerStrategy):
         given["selector"] = selector if isinstance(selector, str) else {**_options(selector), "name": selector.name}
         self.kit = Kit.of(merge(Settings(), given, options or {}), None if isinstance(selector, str) else selector)
         self.clients, self.wait, self.deadline, self.max_share = clients, wait, deadline, max_share
-        self.rates = rates
+        self.responses = Responses(rates)
+        self.keys = None if keys is None else read_keys(Path(keys))
         self.out = None if out is None else Path(out)
         self.shelves = Shelves(self.kit.settings.row_memory * MIB, self.out)
         self.roster = Roster()
         self.standing: Standing | None = None
-        self.responses: State = {}
+        self.weights: Floats = np.zeros(0)
         self.history: list[RoundRecord] = []
         self._turn: Turn | None = None
         self._timeout = 3600.0
         self._packing: Packing | None = None
+        self._waited = False
 
     def summary(self) -> None:
         """Log the settings."""
@@ -128,7 +139,8 @@ class Strategy(FlowerStrategy):
         log.log(INFO, "Starting %s strategy:", type(self).__name__)
         self.summary()
         self._timeout = timeout
-        arrays, result, metered = initial_arrays, Result(), Metered(grid)
+        arrays, result = initial_arrays, Result()
+        metered = Metered(grid, ANSWER * Packing.of(arrays).dimension + ROOM)
         config = train_config if train_config is not None else ConfigRecord()
         with ExitStack() as stack:
             folder = self._open(stack, initial_arrays, num_rounds)
@@ -166,6 +178,9 @@ class Strategy(FlowerStrategy):
         desk = self._desk(parameters, packing)
         if self.standing is None:
             self.standing = Standing.first(desk)
+        elif not np.array_equal(self.weights, desk.setup.weights):
+            self.standing = adapt(desk, self.standing, self.weights)
+        self.weights = desk.setup.weights
         self.standing = replace(self.standing, parameters=parameters)
         self._turn = Turn(desk, self.roster, self.standing, post, arrays, config)
         return self._turn.begin()
@@ -178,16 +193,17 @@ class Strategy(FlowerStrategy):
         assert turn is not None
         assert packing is not None
         self.standing, selection, answers = turn.end(replies)
-        self.responses, self._turn = turn.desk.responses, None
+        self._turn = None
         names = self.roster.names
         record = entry(server_round - 1, selection, answers, turn.cost, None, None, turn.watch)
         record |= self.standing.kept(self.shelves)
         record["names"] = [names[k] for k in selection.ids]
-        record["missing"] = {names[k]: why for k, why in turn.missing.items()}
+        record["reachable"] = len(self.roster.nodes)
+        record["missing"] = {names[k]: why for k, why in sorted(turn.missing.items())}
+        record["away"] = [name for k, name in enumerate(names) if k not in self.roster.nodes]
         self.history.append(record)
-        if turn.missing:
-            told = "; ".join(f"{names[k]} ({why})" for k, why in sorted(turn.missing.items()))
-            log.log(WARNING, "round %d: missing: %s", server_round, told)
+        if silent := [f"{name} ({why})" for name, why in record["missing"].items()]:
+            log.log(WARNING, "round %d: missing: %s", server_round, "; ".join(silent))
         if not len(selection):
             log.log(WARNING, "round %d: nobody answered; the model stays as it is", server_round)
             return None, None
@@ -207,8 +223,12 @@ class Strategy(FlowerStrategy):
     def arrays(self) -> dict[str, np.ndarray]:
         """All that the next round depends on."""
         assert self.standing is not None
-        responses = {f"responses.{name}": array for name, array in self.responses.items()}
-        return {**self.standing.arrays(), **self.roster.arrays(), **responses}
+        return {
+            **self.standing.arrays(),
+            **self.roster.arrays(),
+            **self.responses.arrays(),
+            "weights": self.weights,
+        }
 
     # Inside
 
@@ -225,8 +245,8 @@ class Strategy(FlowerStrategy):
         if folder.checkpoint:
             done, kept = folder.checkpoint
             self.standing = Standing.of(done, kept, None)
-            self.roster = Roster.of(kept)
-            self.responses = {n.partition(".")[2]: a for n, a in kept.items() if n.startswith("responses.")}
+            self.roster, self.weights = Roster.of(kept), kept["weights"]
+            self.responses.take_up(kept)
             self.history = list(folder.history)
             log.log(INFO, "taken up after round %d", done)
         return folder
@@ -242,11 +262,20 @@ class Strategy(FlowerStrategy):
             if new:
                 self._introduce(post, new)
             left = begin + self.wait - time.monotonic()
-            if self.standing is not None or len(self.roster.nodes) >= self.clients or left <= 0:
-                return
+            if self._waited or len(self.roster.nodes) >= self.clients or left <= 0:
+                break
             time.sleep(min(left, 1.0))
+        self._waited = True
+        if not len(self.roster):
+            raise FederationError(f"no client answered within {self.wait:g} seconds")
 
     def _introduce(self, post: Post, new: list[int]) -> None:
+        """Let nodes say their names; who has none of the keys is not spoken to."""
+        owners = None if self.keys is None else named(post.grid.get_nodes(), self.keys)
+        if owners is not None:
+            for node in sorted(set(new) - set(owners)):
+                log.log(WARNING, "node %d is left out: its key is none of those given", node)
+            new = [node for node in new if node in owners]
         labels = "labels" in self.kit.selector.claims.needs or self.kit.feature_name == "labels"
         order = Order("hello", seed=self.kit.settings.seed, labels=labels).record()
         contents, missing = post.ask({node: RecordDict({ORDER: order}) for node in new}, {node: node for node in new})
@@ -254,6 +283,8 @@ class Strategy(FlowerStrategy):
         for node, content in contents.items():
             try:
                 answer = read_hello(content, labels)
+                if owners is not None and answer.name != owners[node]:
+                    raise RefusedError(f"it says that it is {answer.name!r}, but its key is that of {owners[node]!r}")
                 came[node] = answer.name, answer.examples, answer.labels
             except RefusedError as error:
                 missing[node] = f"refused: {error}"
@@ -262,10 +293,9 @@ class Strategy(FlowerStrategy):
             log.log(WARNING, "node %d is left out: %s", node, why)
 
     def _desk(self, parameters: Any, packing: Packing) -> Desk:
-        rates = self.rates or ResponseRates()
-        responses = self.responses or rates.start(len(self.roster))
+        self.responses.grow(len(self.roster))
         return Desk(
-            self.kit, self.roster, parameters, packing.output_bias, rates, responses, self.max_share, self.shelves
+            self.kit, self.roster, parameters, packing.output_bias, self.responses, self.max_share, self.shelves
         )
 
     def _evaluated(self, metrics: MetricRecord) -> None:

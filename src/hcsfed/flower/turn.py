@@ -20,7 +20,7 @@ from hcsfed.flower.desk import Desk
 from hcsfed.flower.order import CONFIG, EXTRAS, MODEL, ORDER, Answer, Phase, extras, read_answer
 from hcsfed.flower.post import Post, opened
 from hcsfed.flower.roster import Roster
-from hcsfed.memory import PROBES, asked, join, meet, needs, price, recalled, stale
+from hcsfed.memory import PROBES, asked, join, meet, needs, note, price, recalled, stale
 from hcsfed.record import BYTES_PER_FLOAT, Cost
 from hcsfed.select import Selector, answered
 from hcsfed.standing import Standing, advance, choose
@@ -41,6 +41,10 @@ class Turn:
         What was heard in this round, by client.
     missing
         Who did not answer, and why.
+    asked_all
+        Whether everyone was asked for something before the pick.
+    share
+        What those who can be picked stand for, of those who were there at the beginning.
     """
 
     desk: Desk
@@ -54,6 +58,8 @@ class Turn:
     notes: dict[int, Answer] = field(default_factory=dict)
     missing: dict[int, str] = field(default_factory=dict)
     view: View | None = None
+    asked_all: bool = False
+    share: float = 1.0
     selector: Selector | None = None
     selection: Selection | None = None
     sent: dict[int, Message] = field(default_factory=dict)
@@ -64,11 +70,12 @@ class Turn:
             self.view = self.desk.kit.guard.view(self._hear())
         with self.watch("select"):
             if self.view.available.any():
-                self.selector, self.selection = choose(self.desk, self.standing, self.view, self.desk.settings.seed)
+                self.selector, picked = choose(self.desk, self.standing, self.view, self.desk.settings.seed)
+                self.selection = replace(picked, weights=picked.weights * self.share)
             else:  # nobody was heard of, so there may be nothing to pick by
                 self.selector, self.selection = self.desk.selector, nobody(len(self.roster))
         picked = self.selection.ids.tolist()
-        contents = {k: self._content(k, "upload" if k in self.notes else "full") for k in picked}
+        contents = {k: self._content(k, self._last(k)) for k in picked}
         self.sent = self.post.letters(contents, self.roster.nodes)
         return list(self.sent.values())
 
@@ -76,10 +83,11 @@ class Turn:
         """Take the answers in; gives where the run stands now, and on whose answers."""
         assert self.selector is not None
         assert self.selection is not None
-        found = self._read(*opened(self.sent, replies), {k: self._shapes(k) for k in self.sent})
+        phases = {k: self._last(k) for k in self.sent}
+        found = self._read(*opened(self.sent, replies), {k: self._shapes(k) for k in self.sent}, phases)
         came = np.array([int(k) in found for k in self.selection.ids], bool)
-        selection = answered(self.selection, came, self.desk.chances)
-        self.desk.asked_and_came(self.selection.ids, selection.ids)
+        selection = answered(self.selection, came, self.desk.responses.chances("answer"), floor=self.floor)
+        self.desk.responses.learn("answer", self.selection.ids, selection.ids)
         measured = self._answers(found, selection.ids)
         self.cost += self._price(measured)
         if not len(selection):
@@ -87,12 +95,30 @@ class Turn:
         with self.watch("aggregate"):
             answers = self.desk.kit.guard.answers(measured, self.standing.heard)
             estimate = self._estimate(found, selection, answers, measured.norms)
-            standing = advance(self.desk, self.standing, self.selector, selection, answers, estimate)
+            standing = advance(self.desk, self.standing, self.selector, self.selection, answers, estimate)
         return standing, selection, answers
+
+    @property
+    def floor(self) -> float:
+        """Least chance that is divided by."""
+        return self.desk.settings.reach.floor
 
     # Before the pick
 
     def _hear(self) -> View:
+        """What is known of those who can be picked; who of all that were asked did not answer is stood for by others
+        that answer as rarely.
+        """
+        view, there = self._heard_of(), self.roster.present()
+        if not self.asked_all:
+            return view
+        responses = self.desk.responses
+        weights = view.weights / np.maximum(responses.chances("note"), self.floor)
+        self.share = float(weights[view.available].sum() / view.weights[there].sum())
+        responses.learn("note", np.flatnonzero(there), np.flatnonzero(view.available))
+        return replace(view, weights=weights)
+
+    def _heard_of(self) -> View:
         desk, roster, t = self.desk, self.roster, self.standing.round
         wanted = needs(desk)
         view = View(
@@ -111,6 +137,7 @@ class Turn:
         if not wanted & {"features", "norms"} and stale(desk):
             return view
         if not stale(desk):
+            self.asked_all = True
             available = self._ask_notes("features", np.flatnonzero(view.available), view.available)
             norms, features = self._heard(len(roster))
             return replace(view, available=available, norms=norms, features=features)
@@ -118,7 +145,9 @@ class Turn:
         known = np.isfinite(memory["norms"]) if "norms" in memory else np.zeros(len(roster), bool)
         available = view.available
         new = np.flatnonzero(available & ~known)
-        if len(new):
+        if getattr(desk.selector, "unseen", "heard") == "zero":
+            meet(memory, self._nothing(np.flatnonzero(~known)), len(roster))
+        elif len(new):
             few = getattr(desk.selector, "opening", 0)
             available = self._ask_notes("opening" if few else "features", new, available)
             if self.notes:
@@ -130,28 +159,40 @@ class Turn:
     def _ask_all(self, phase: Phase, available: NDArray[np.bool_], steps: int) -> tuple[Floats, NDArray[np.bool_]]:
         """One number of each client that is there."""
         ks = np.flatnonzero(available)
+        self.asked_all = True
         contents = {int(k): self._content(int(k), phase) for k in ks}
         kind = MessageType.EVALUATE if phase == "losses" else MessageType.TRAIN
-        found = self._read(*self.post.ask(contents, self.roster.nodes, kind), {int(k): {} for k in ks})
+        found = self._read(*self.post.ask(contents, self.roster.nodes, kind), {k: {} for k in contents}, phase)
         values = np.full(len(available), np.nan)
         for k, answer in found.items():
             values[k] = answer.value
-        self.cost += asked(self.desk, len(ks), floats=1, steps=steps)
+        self.cost += asked(self.desk, len(ks), floats=0, steps=steps)
+        self.cost += Cost(upload_bytes=note(self.desk, floats=1) * len(found))
         return values, available & np.isfinite(values)
 
     def _ask_notes(self, phase: Phase, ks: Ints, available: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Features and norms of these clients; gives who is still there."""
         desk = self.desk
         contents = {int(k): self._content(int(k), phase) for k in ks}
-        self.notes = self._read(*self.post.ask(contents, self.roster.nodes), {int(k): self._note_shapes() for k in ks})
+        shapes = dict.fromkeys(contents, self._note_shapes())
+        self.notes = self._read(*self.post.ask(contents, self.roster.nodes), shapes, phase)
         self.roster.learn_sizes({k: answer.examples for k, answer in self.notes.items()})
-        self.cost += asked(desk, len(ks), floats=int("norms" in needs(desk)), width=desk.width)
-        self.cost += Cost(local_steps=sum(answer.steps for answer in self.notes.values()))
+        self.cost += asked(desk, len(ks), floats=0)
+        self.cost += Cost(
+            upload_bytes=note(desk, floats=int("norms" in needs(desk)), width=desk.width) * len(self.notes),
+            local_steps=sum(answer.steps for answer in self.notes.values()),
+        )
         self.cost += self._shared(len(ks))
         silent = np.setdiff1d(ks, list(self.notes))
         available = available.copy()
         available[silent] = False
         return available
+
+    def _nothing(self, ks: Ints) -> Answers:
+        """Of these clients notes of zeros, for selectors that take who was never heard for that."""
+        blank = np.zeros(len(ks))
+        features = np.zeros((len(ks), self.desk.width), np.float32)
+        return Answers(ks, blank, blank, np.zeros(len(ks), np.int64), None if self.desk.feature is None else features)
 
     def _heard(self, clients: int) -> tuple[Floats, NDArray[np.float32] | None]:
         norms = np.full(clients, np.nan)
@@ -198,17 +239,27 @@ class Turn:
             shapes[name] = (self.desk.setup.dimension,)
         return shapes
 
+    def _last(self, k: int) -> Phase:
+        """What the picked are asked for: the update that is kept there, or a new one."""
+        return "upload" if k in self.notes else "full"
+
     def _read(
-        self, contents: Mapping[int, RecordDict], missing: Mapping[int, str], shapes: Mapping[int, Any]
+        self,
+        contents: Mapping[int, RecordDict],
+        missing: Mapping[int, str],
+        shapes: Mapping[int, Any],
+        phase: Phase | Mapping[int, Phase],
     ) -> dict[int, Answer]:
-        """The answers that hold what was asked for; the others are missing, with the reason."""
+        """The answers that hold what was asked for; the others are missing, with the phase and the reason."""
         found: dict[int, Answer] = {}
-        self.missing |= missing
+        left = dict(missing)
         for k, content in contents.items():
             try:
                 found[k] = read_answer(content, shapes[k])
             except RefusedError as error:
-                self.missing[k] = f"refused: {error}"
+                left[k] = f"refused: {error}"
+        for k, why in left.items():
+            self.missing[k] = f"{phase if isinstance(phase, str) else phase[k]}: {why}"
         return found
 
     # After the answers
@@ -260,7 +311,7 @@ class Turn:
                     answers.steps[part],
                     None if answers.features is None else answers.features[part],
                 )
-                cost += price(self.desk, some, trained=trained, sent=False)
+                cost += price(self.desk, some, trained=trained, sent=trained)
         asked_whole = [k for k in self.sent if k not in self.notes]
         silent = len(set(asked_whole) - set(answers.ids.tolist()))
         return cost + asked(self.desk, silent, floats=0) + self._shared(len(asked_whole))

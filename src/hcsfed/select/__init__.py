@@ -9,7 +9,7 @@ from hcsfed.registry import Registry
 from hcsfed.select.cluster import Cluster, ClusterRealloc
 from hcsfed.select.clustered_size import ClusteredSize
 from hcsfed.select.clustered_updates import ClusteredUpdates
-from hcsfed.select.contract import Claims, Learner, Selector, observe, pick, recall, start
+from hcsfed.select.contract import Claims, Learner, Selector, longer, observe, pick, recall, start
 from hcsfed.select.cube import Cube
 from hcsfed.select.data_variability import DataVariability
 from hcsfed.select.divfl import DivFL
@@ -24,6 +24,7 @@ from hcsfed.select.local_rounds import LocalRounds
 from hcsfed.select.loss_importance import LossImportance
 from hcsfed.select.md import Multinomial
 from hcsfed.select.oort import Oort
+from hcsfed.select.picker import Picker
 from hcsfed.select.pivotal import LocalPivotal
 from hcsfed.select.power_of_choice import PowerOfChoice
 from hcsfed.select.random import Random, RandomShrunk
@@ -81,6 +82,7 @@ __all__ = [
     "LossImportance",
     "Multinomial",
     "Oort",
+    "Picker",
     "PowerOfChoice",
     "Published",
     "Random",
@@ -89,6 +91,7 @@ __all__ = [
     "Selector",
     "TestAccuracy",
     "answered",
+    "longer",
     "observe",
     "pick",
     "recall",

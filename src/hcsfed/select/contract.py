@@ -78,6 +78,19 @@ def observe(selector: Selector, state: State, selection: Selection, answers: Ans
     return selector.observe(state, selection, answers) if isinstance(selector, Learner) else state
 
 
+def longer(state: Mapping[str, NDArray[Any]], old: State, new: State) -> State:
+    """A memory that began as ``old``, on in one that began as ``new`` for more clients: theirs is the axis in which
+    the two beginnings differ.
+    """
+    longer: State = {}
+    for name, array in state.items():
+        longer[name] = array
+        if name in old and old[name].shape != new[name].shape:
+            longer[name] = new[name].copy()
+            longer[name][tuple(slice(length) for length in array.shape)] = array
+    return longer
+
+
 def recall(selector: Learner, view: View) -> Mapping[str, NDArray[Any]]:
     """The memory that came with the view, or a fresh one where a selector is used for a single pick."""
     return view.state or selector.start(int(view.ids.max()) + 1)

@@ -18,6 +18,13 @@ HOST = "127.0.0.1"
 UP, ONLINE = 60.0, 120.0  # seconds that the server and the nodes are given
 PORTS = range(20000, 32000)  # below those from which systems take the ports of outgoing connections
 
+KEYS = "keys"
+
+
+def node_name(number: int) -> str:
+    """By which the server knows a node."""
+    return f"node-{number}"
+
 
 @dataclass
 class Loopback:
@@ -28,9 +35,7 @@ class Loopback:
     certificates
         None where nothing is encrypted and every node is let in.
     nodes
-        By the name that the server knows each by: its partition.
-    ids
-        What Flower calls each of them.
+        By their number: the share of the data that each holds.
     """
 
     folder: Path
@@ -46,13 +51,14 @@ class Loopback:
     def address(self) -> str:
         return f"{HOST}:{self.port}"
 
-    def join(self, name: int, key: NodeKey | None) -> Started:
+    def join(self, number: int, key: NodeKey | None) -> Started:
         """Start a node; with a key that the server was not told of, it will be refused."""
+        name = node_name(number)
         command = [
             "flower-supernode",
             *("--superlink", self.address),
             *("--host", HOST, "--port", str(free_port())),
-            *("--node-config", f"partition-id={name} num-partitions={self.size}"),
+            *("--node-config", f'name="{name}" partition-id={number} num-partitions={self.size}'),
         ]
         if self.certificates is None:
             command.append("--insecure")
@@ -60,7 +66,7 @@ class Loopback:
             command += ["--root-certificates", str(self.certificates.authority)]
         if key is not None:
             command += ["--auth-supernode-private-key", str(key.private)]
-        return self.processes.start(f"supernode-{name}", command)
+        return self.processes.start(f"super{name}", command)
 
     def wait_online(self) -> None:
         """Wait until the server knows all nodes that were started."""
@@ -69,11 +75,11 @@ class Loopback:
         def online() -> bool:
             return sum(status == "online" for status in self.flwr.nodes().values()) == len(self.nodes)
 
-        wait(f"{len(self.nodes)} nodes to be online", ONLINE, online, need=need, every=0.5)
+        wait(f"{len(self.nodes)} nodes to be online", ONLINE, online, need=need, every=1.5)
 
-    def kill(self, name: int, *, hard: bool = False) -> None:
+    def kill(self, number: int, *, hard: bool = False) -> None:
         """End a node, in good order or at once."""
-        node = self.nodes.pop(name)
+        node = self.nodes.pop(number)
         self.processes.end(node, signal.SIGKILL if hard else signal.SIGTERM)
         wait(f"{node.name} to end", 30, lambda: not node.running)
 
@@ -82,20 +88,31 @@ class Loopback:
 def loopback(folder: Path, nodes: int, programs: Path, *, secure: bool = True) -> Iterator[Loopback]:
     """Start a server and its nodes; when the block is left, all of it ends."""
     environment = quiet_environment(folder / "flower", programs)
-    certificates = certify(folder / "keys", [HOST, "localhost"]) if secure else None
+    certificates = certify(folder / "certificates", [HOST, "localhost"]) if secure else None
     port = free_port()
     with Processes(folder / "logs", environment) as processes:
         superlink = processes.start("superlink", superlink_command(port, certificates))
         wait("the SuperLink to listen", UP, lambda: listening(port), need=[superlink])
         flwr = Flwr.connect(environment, f"{HOST}:{port}", certificates.authority if certificates else None)
         federation = Loopback(folder, processes, flwr, port, certificates, superlink, nodes)
-        for name in range(nodes):
-            key = node_key(folder / "keys", f"node-{name}") if secure else None
+        for number in range(nodes):
+            key = node_key(folder / KEYS, node_name(number)) if secure else None
             if key is not None:
                 flwr.register(key.public)
-            federation.nodes[name] = federation.join(name, key)
+            federation.nodes[number] = federation.join(number, key)
         federation.wait_online()
         yield federation
+
+
+@contextmanager
+def engine(folder: Path, programs: Path) -> Iterator[Flwr]:
+    """Flower's simulation engine, whose Ray listens on loopback only; when the block is left, all of it ends."""
+    environment = quiet_environment(folder / "flower", programs) | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    port = free_port()
+    with Processes(folder / "logs", environment) as processes:
+        superlink = processes.start("superlink", [*superlink_command(port, None), "--simulation"])
+        wait("the SuperLink to listen", UP, lambda: listening(port), need=[superlink])
+        yield Flwr.connect(environment, f"{HOST}:{port}", None)
 
 
 def superlink_command(port: int, certificates: Certificates | None, database: Path | None = None) -> list[str]:

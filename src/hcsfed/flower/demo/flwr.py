@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,15 +40,35 @@ class Flwr:
         """Node id → ``registered``, ``online``, ``offline``."""
         return {node["node-id"]: node["status"] for node in self._ask("supernode", "list", self.connection)["nodes"]}
 
-    def run(self, app: Path, config: Mapping[str, str | int | float | bool]) -> str:
-        """Start an app; gives the id of the run."""
-        words = [f"{name}={json.dumps(value)}" for name, value in config.items()]
-        overrides = ["--run-config", " ".join(words)] if words else []
-        return str(self._ask("run", str(app), self.connection, *overrides)["run-id"])
+    def run(self, app: Path, *, virtual: int = 0, config: Mapping[str, str | int | float | bool] | None = None) -> str:
+        """Start an app, in Flower's simulation engine with so many ``virtual`` nodes; gives the id of the run."""
+        words = ["--federation-config", f"num-supernodes={virtual} client-resources-num-cpus=1"] if virtual else []
+        if config:
+            words += ["--run-config", " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())]
+        return str(self._ask("run", str(app), self.connection, *words)["run-id"])
 
     def status(self, run: str) -> str:
         """``pending``, ``starting``, ``running``, or ``finished:`` with ``completed``, ``failed`` or ``stopped``."""
         return str(self._ask("ls", self.connection, "--run-id", run)["runs"][0]["status"])
+
+    def wait(self, run: str, seconds: float, look: Callable[[], bool]) -> None:
+        """Wait until a run is completed; ``look``, called twice a second and at the end, says when that may be."""
+        deadline, asked = time.monotonic() + seconds, time.monotonic()
+        while True:
+            if look() or time.monotonic() - asked > 10:
+                status, asked = self.status(run), time.monotonic()
+                if status == "finished:completed":
+                    look()
+                    return
+                if status.startswith("finished"):
+                    raise FederationError(f"the run ended as {status}: {self._last_words(run)}")
+            if time.monotonic() > deadline:
+                raise FederationError(f"the run was not over after {seconds:.0f} seconds")
+            time.sleep(0.5)
+
+    def _last_words(self, run: str) -> str:
+        lines = [line.strip() for line in self.log(run).splitlines() if line.strip()]
+        return lines[-1] if lines else "its log is empty"
 
     def log(self, run: str) -> str:
         """What the run's server app has printed so far."""
