@@ -96,6 +96,7 @@ def _of_run(run: Run) -> dict[str, Any]:
     return {
         "run": told(run.settings),
         "engine": run.about.get("engine", ""),
+        "device": run.about.get("device", ""),
         "accuracy": [None if r["accuracy"] is None else round(1e4 * r["accuracy"]) for r in run.history],
         "seconds": round(run.seconds, 1),
         **{cost: _packed([r[cost] for r in run.history]) for cost in COSTS},
@@ -117,7 +118,7 @@ def _as_run(record: Mapping[str, Any]) -> Run:
         for t, a in enumerate(accuracy)
     ]
     settings = merge(Settings(), record["run"], {"rounds": max(len(history), 1)}).nested()
-    return Run(settings, {"engine": record["engine"]}, history)
+    return Run(settings, {"engine": record["engine"], "device": record["device"]}, history)
 
 
 def _packed(values: Sequence[int]) -> dict[str, Any]:

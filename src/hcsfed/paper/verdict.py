@@ -49,4 +49,4 @@ def of_two(shrunk: Sequence[bool | None], unbiased: Sequence[bool | None]) -> Ve
 def table(claims: Sequence[Claim]) -> Table:
     """Claims as a table."""
     rows = tuple((c.claim, c.form, c.verdict, c.because) for c in claims)
-    return Table("Verdicts", ("claim", "form", "verdict", "because"), rows)
+    return Table("Verdicts", ("claim", "form", "verdict", "because"), rows, words=True)
