@@ -1,7 +1,7 @@
 """Put the tables that `hcsfed paper NAME --from stored` prints into docs/paper.md and README.md.
 
 Between two comments stands one table of an experiment: the one whose title begins with the words behind the colon, or
-its verdicts, all of them or those of the claims that begin so.
+its verdicts, all of them or those of the claims that begin so; of `all` it is the summary.
 
     <!-- hcsfed paper table1 --from stored: mnist, non-iid, logistic -->
     <!-- hcsfed paper table1 --from stored: Verdicts: fewer rounds -->
@@ -14,10 +14,10 @@ import re
 import sys
 from pathlib import Path
 
-from hcsfed.paper.claims import claims
+from hcsfed.paper.claims import claims, summary
 from hcsfed.paper.collect import stored
-from hcsfed.paper.preset import experiment
-from hcsfed.paper.show import Table, tables
+from hcsfed.paper.preset import experiment, experiments
+from hcsfed.paper.show import UNMEASURED, tables
 from hcsfed.paper.store import Store
 from hcsfed.paper.verdict import table as verdicts
 
@@ -30,17 +30,20 @@ VERDICTS = "Verdicts"
 
 def renewed(text: str, store: Store) -> str:
     """A page with its tables as the figures have them."""
-    return PLACE.sub(lambda found: f"{found[1]}\n{_table(found[2], found[3], store).markdown()}\n\n{found[4]}", text)
+    return PLACE.sub(lambda found: f"{found[1]}\n{_table(found[2], found[3], store)}\n\n{found[4]}", text)
 
 
-def _table(name: str, title: str, store: Store) -> Table:
+def _table(name: str, title: str, store: Store) -> str:
+    if name == "all":
+        return summary(experiments(name), store, SEEDS).markdown()
     if title.startswith(VERDICTS):
         about = title.removeprefix(VERDICTS).removeprefix(": ")
-        return verdicts([claim for claim in claims(name, store, SEEDS) if claim.claim.startswith(about)])
-    found = [table for table in tables(experiment(name), store, SEEDS) if table.title.startswith(title)]
-    if len(found) != 1:
-        raise SystemExit(f"{name} has {len(found)} tables that begin with {title!r}, not one")
-    return found[0]
+        found = [claim for claim in claims(name, store, SEEDS) if claim.claim.startswith(about)]
+        return verdicts(found).markdown() if found else UNMEASURED
+    shown = [table for table in tables(experiment(name), store, SEEDS) if table.title.startswith(title)]
+    if len(shown) > 1:
+        raise SystemExit(f"{name} has {len(shown)} tables that begin with {title!r}")
+    return shown[0].markdown() if shown else UNMEASURED
 
 
 def stale() -> list[str]:

@@ -86,11 +86,14 @@ def paper(
         print(f"written: {collect}, {len(found.runs)} runs, {len(found.measured)} measurements")
         return
     figures = (stored() if from_ == STORED else store.read(Path(from_))) if from_ else collected(out, command)
+    from hcsfed.paper.claims import summary
     from hcsfed.paper.page import write_page
     from hcsfed.paper.show import text
 
     for one in asked:
         print(text(one, figures, seeds))
+    if len(asked) > 1:
+        print(f"## The claims\n\n{summary(asked, figures, seeds).markdown()}\n")
     page = write_page(asked, figures, seeds, report or (out / "report"), None if from_ else out / MEASURED)
     print(f"report: {page}")
 

@@ -7,7 +7,7 @@ at 75 %, which is ours.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -30,9 +30,9 @@ from hcsfed.paper.sample import (
     rounds_to,
     spent_to,
 )
-from hcsfed.paper.show import factor_text, paper_share, rounds_text, same
+from hcsfed.paper.show import Table, cell_text, factor_text, paper_share, rounds_text, same
 from hcsfed.paper.store import Store
-from hcsfed.paper.verdict import Claim, Verdict, of_all, of_two
+from hcsfed.paper.verdict import Claim, Verdict, by_form, of_all, of_two
 
 FORMS = {
     "hcsfed-published": "as published",
@@ -49,6 +49,11 @@ def claims(name: str, store: Store, seeds: int) -> list[Claim]:
     answer = _ANSWERS.get(name)
     found = [] if answer is None else list(answer(experiment(name), store, seeds))
     return found if any(claim.verdict != "not measured" for claim in found) else []
+
+
+def summary(asked: Iterable[Experiment], store: Store, seeds: int) -> Table:
+    """The claims of several experiments, each with its verdict for every form of the scheme."""
+    return by_form([c for one in asked for c in claims(one.name, store, seeds)], list(FORMS.values()))
 
 
 def _one(one: Experiment, **words: object) -> Point | None:
@@ -238,7 +243,7 @@ def _ablation(one: Experiment, store: Store, seeds: int) -> Iterator[Claim]:
     took = {p.row: _to(store, p, seeds) for p in one.points}
     sweeps = list(dict.fromkeys(p.sweep for p in one.points))
     for (features, whole), sweep in product((("gc", "hcsfed-published"), ("gc-shared", "hcsfed")), sweeps):
-        at = f", {sweep}" if sweep else ""
+        at, words_at = (f", {sweep}",) * 2 if sweep else ("", ", H = 10")
         plain, again, telling = (
             f"cluster{more} ({features}){at}" for more in ("", " + re-allocation", " + importance")
         )
@@ -253,7 +258,7 @@ def _ablation(one: Experiment, store: Store, seeds: int) -> Iterator[Claim]:
             found = [_less(took[better], took[name]) for name in than]
             verdict = of_two(found[:1], found[1:]) if len(than) > 1 else of_all(found)
             because = f"{rounds_text(took[better])} rounds, " + ", ".join(f"{n} {rounds_text(took[n])}" for n in than)
-            yield Claim(words, f"{FORMS[whole]}{at or ', H = 10'}", verdict, because)
+            yield Claim(words + words_at, FORMS[whole], verdict, because)
     found = [_less(took["importance"], took[name]) for name in ("random-shrunk", "random")]
     alone = ", ".join(f"{m} {rounds_text(took[m])}" for m in ("random-shrunk", "random"))
     because = f"{rounds_text(took['importance'])} rounds, {alone}"
@@ -338,9 +343,8 @@ def _rate_of_table1(one: Experiment, store: Store, seeds: int) -> Iterator[Claim
                 continue
             if all(same(took, cell) for took, cell in ends.values()):
                 fits.append(lr)
-            told.append(
-                f"η = {lr:g}: " + ", ".join(f"{m} {rounds_text(s)} ({c.value:g})" for m, (s, c) in ends.items())
-            )
+            found = ", ".join(f"{m} {rounds_text(s)} ({cell_text(c)})" for m, (s, c) in ends.items())
+            told.append(f"η = {lr:g}: {found}")
         if told:
             form = f"η = {', '.join(f'{lr:g}' for lr in fits)} does" if fits else "none of those tried does"
             claim = f"some rate gives Table 1's rounds of Random and HCSFed, {data}"
@@ -369,11 +373,8 @@ def _variance(one: Experiment, store: Store, seeds: int) -> Iterator[Claim]:
         yield Claim(
             "Lemma 4: the estimate is unbiased", words, of_all([sum(biased) <= SURE * 0.05 * len(rows)]), because
         )
-    for features in dict.fromkeys(r["features"] for r in figures["chains"]):
-        for column, words in (
-            ("large", "as in the paper, draws with replacement"),
-            ("whole", "as drawn, whole places"),
-        ):
+    for column, words in (("large", "for draws with replacement, as proved"), ("whole", "as drawn, in whole places")):
+        for features, form in (("gc-published", "as published"), ("gc-shared", "better founded")):
             falls, broken = 0, []
             for chain in _chains(figures, features):
                 values = [link[column] for link in chain]
@@ -386,8 +387,8 @@ def _variance(one: Experiment, store: Store, seeds: int) -> Iterator[Claim]:
             because = f"holds in {falls} of {total} places, rounds and seeds"
             if broken:
                 because += "; broken at " + ", ".join(f"{d} ({broken.count(d)})" for d in dict.fromkeys(broken))
-            claim = f"Theorem 1: variance falls from design to design, clusters on {features}"
-            yield Claim(claim, words, of_all([falls == total]), because)
+            claim = f"Theorem 1: variance falls from design to design, {words}"
+            yield Claim(claim, form, of_all([falls == total]), because)
 
 
 def _chains(figures: Mapping[str, Any], features: str) -> Iterator[list[dict[str, Any]]]:

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from hcsfed.errors import RunFolderError
-from hcsfed.paper.claims import claims
+from hcsfed.paper.claims import claims, summary
 from hcsfed.paper.draw import draw
 from hcsfed.paper.preset import Experiment
 from hcsfed.paper.show import UNMEASURED, Table, tables
@@ -24,7 +24,7 @@ th, td { padding: .15rem .7rem; text-align: right; border-bottom: 1px solid #888
 th:first-child, td:first-child, .words td, .words th { text-align: left; }
 th, td { white-space: nowrap; }
 .words td { white-space: normal; }
-.words td:nth-child(3) { font-weight: 600; }
+.words td:nth-child(3) { min-width: 8em; font-weight: 600; }
 figure { margin: 1rem 0; background: #fff; overflow-x: auto; }
 figure svg { max-width: 100%; height: auto; }
 h2 { margin-top: 3rem; }
@@ -38,6 +38,8 @@ def write_page(
     body = [f"<h1>{escape('The HCSFed paper, its figures beside ours')}</h1>", _about(store)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if len(asked) > 1:
+            body.append(_table(summary(asked, store, seeds), "words"))
         for one in asked:
             title = f"{one.source[0].upper()}{one.source[1:]}: {one.title}"
             body.append(f'<h2 id="{one.name}">{escape(title)}</h2><p>{_code(one.note)}</p>')

@@ -66,7 +66,7 @@ def tables(one: Experiment, store: Store, seeds: int) -> list[Table]:
 
 
 def _overviews(one: Experiment, store: Store, seeds: int) -> Iterator[Table]:
-    """Where blocks differ in nothing but the ratio or the rate; of final accuracies only if the paper has rounds too."""
+    """Where blocks differ in the ratio or the rate alone; of final accuracies only if the paper has rounds too."""
 
     def where(p: Point) -> tuple[str, ...]:
         return p.data, p.partition, p.model
@@ -104,10 +104,7 @@ def _overview_cells(point: Point | None, s: Sample | None, target: float) -> tup
         return NOTHING, NOTHING
     ours = f"{s.mean:.1f} ± {plus_minus(s)}" if s.n and not s.missed else rounds_text(s)
     cell = published.rounds(point, target)
-    return (
-        ours,
-        NOTHING if cell is None else f"{cell.value:g}{'+' if cell.censored else ''}{' =' if same(s, cell) else ''}",
-    )
+    return ours, NOTHING if cell is None else cell_text(cell) + (" =" if same(s, cell) else "")
 
 
 def same(ours: Sample, cell: published.Cell) -> bool | None:
@@ -170,7 +167,7 @@ def _race(title: str, points: Sequence[Point], target: float, store: Store, seed
         s, end = took[point], final(store, point, seeds)
         row = [point.row, rounds_text(s), plus_minus(s)]
         if named:
-            row.append(NOTHING if cell is None else f"{cell.value:g}+" if cell.censored else f"{cell.value:g}")
+            row.append(NOTHING if cell is None else cell_text(cell))
         row += [factor_text(base, s) for _, base in baselines]
         row += [cost_text(spent_to(store, point, target, seeds, "upload_bytes"), "bytes")]
         row += [cost_text(spent_to(store, point, target, seeds, "local_steps"), "steps")]
@@ -290,6 +287,10 @@ def rounds_text(s: Sample) -> str:
     if not s.n:
         return NOTHING
     return f"{s.mean:.1f}" if not s.missed else f"> {s.least - 1:.0f} ({s.missed} missed)"
+
+
+def cell_text(cell: published.Cell) -> str:
+    return f"{cell.value:g}{'+' if cell.censored else ''}"
 
 
 def _whole(value: float) -> str:

@@ -30,10 +30,14 @@ class Store:
     runs: Mapping[str, Run] = field(default_factory=dict)
     measured: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
+    _slugs: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find(self, settings: Settings) -> Run | None:
         """The run of these settings, as far as it has come and no further than they ask."""
-        run = self.runs.get(slug(settings))
+        words = repr(settings)  # much is asked of the same settings, and a slug is slow to find
+        if words not in self._slugs:
+            self._slugs[words] = slug(settings)
+        run = self.runs.get(self._slugs[words])
         if run is None or not run.history:
             return None
         return Run(run.settings, run.about, run.history[: settings.rounds], run.folder)
