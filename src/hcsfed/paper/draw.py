@@ -12,7 +12,7 @@ import numpy as np
 from hcsfed.paper import published
 from hcsfed.paper.preset import Experiment, Point
 from hcsfed.paper.sample import final, rounds_to
-from hcsfed.paper.show import blocks
+from hcsfed.paper.show import blocks, paper_share
 from hcsfed.paper.store import Store
 from hcsfed.report.paper import FAINT, INK, save
 from hcsfed.report.svg import PALETTE
@@ -31,6 +31,8 @@ def draw(one: Experiment, store: Store, seeds: int, folder: Path) -> list[Path]:
     ]
     if one.show == "variance" and one.name in store.measured:
         found.append(_errors(store.measured[one.name]["errors"], folder / f"{one.name}.svg"))
+    if one.show == "heterogeneity" and one.name in store.measured:
+        found.append(_shares(store.measured[one.name]["largest_class"], folder / f"{one.name}.svg"))
     if one.show in ("race", "final") and shown:
         found.append(_dots(one, shown, store, seeds, folder / f"{one.name}.svg"))
     if one.told.get("curves") and shown:
@@ -98,6 +100,22 @@ def _errors(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
     figure.supxlabel(
         "● error of the estimate in units of ‖full‖², each seed; | its bias² where seen", fontsize=9, color=INK
     )
+    save(figure, path)
+    return path
+
+
+def _shares(largest: Mapping[str, Sequence[float]], path: Path) -> Path:
+    """How much of a client is its largest class, by α, and where the paper's ten clients stand."""
+    figure, (panel,) = _grid(1, 2.6)
+    for alpha, shares in largest.items():
+        panel.plot([float(alpha)] * len(shares), [100 * share for share in shares], "o", color=PALETTE[0][0], ms=5)
+    panel.axhline(100 * paper_share(), color=PALETTE[1][0], lw=1.2)
+    panel.set_xscale("log")
+    panel.grid(color=FAINT, linewidth=0.5)
+    panel.tick_params(length=0, labelsize=8)
+    panel.spines[:].set_color(FAINT)
+    figure.supxlabel("α: ● ours, each seed, — the paper's ten clients, said to be at 0.001", fontsize=9, color=INK)
+    figure.supylabel("a client's largest class in %", fontsize=9, color=INK)
     save(figure, path)
     return path
 
