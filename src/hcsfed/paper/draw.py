@@ -136,7 +136,14 @@ def _curves(one: Experiment, shown: Sequence[tuple[str, list[Point]]], store: St
         panel.tick_params(length=0, labelsize=8)
         panel.spines[:].set_color(FAINT)
     entries = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    figure.legend(
+        entries.values(),
+        entries.keys(),
+        loc="outside lower center",
+        ncols=4 if len(shown) > 1 else 2,
+        frameon=False,
+        fontsize=8,
+    )
     figure.supylabel("test accuracy in %, mean over seeds", fontsize=9, color=INK)
     save(figure, path)
     return path

@@ -24,7 +24,7 @@ th, td { padding: .15rem .7rem; text-align: right; border-bottom: 1px solid #888
 th:first-child, td:first-child, .words td, .words th { text-align: left; }
 th, td { white-space: nowrap; }
 .words td { white-space: normal; }
-.words td:nth-child(3) { min-width: 8em; font-weight: 600; }
+.verdicts td:nth-child(3) { min-width: 8em; font-weight: 600; }
 figure { margin: 1rem 0; background: #fff; overflow-x: auto; }
 figure svg { max-width: 100%; height: auto; }
 h2 { margin-top: 3rem; }
@@ -44,7 +44,7 @@ def write_page(
             title = f"{one.source[0].upper()}{one.source[1:]}: {one.title}"
             body.append(f'<h2 id="{one.name}">{escape(title)}</h2><p>{_code(one.note)}</p>')
             if found := claims(one.name, store, seeds):
-                body.append(_table(verdicts(found), "words"))
+                body.append(_table(verdicts(found), "words verdicts"))
             drawn = draw(one, store, seeds, folder)
             if one.show == "picture" and pictures:
                 drawn += sorted(pictures.glob(f"{one.name}-*.svg"))
