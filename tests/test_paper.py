@@ -184,6 +184,23 @@ def test_what_is_collected_shows_the_same_tables(quick, tmp_path):
     assert json.loads((tmp_path / "f.jsonl").read_text().splitlines()[0])["about"]["versions"]
 
 
+def test_what_a_quick_run_measured_is_no_figure(tmp_path):
+    words = ["paper", "heterogeneity", "--out", str(tmp_path)]
+    CliRunner().invoke(app, [*words, "--quick"])
+    assert "heterogeneity" in collected(tmp_path, quick=True).measured
+    assert collected(tmp_path).measured == {}
+    shown = CliRunner().invoke(app, [*words, "--show"])
+    assert "Nothing of it was run." in shown.stdout
+    CliRunner().invoke(app, [*words, "--seeds", "1"])
+    assert "heterogeneity" in collected(tmp_path).measured
+
+
+def test_a_plan_says_what_is_measured_without_runs():
+    planned = CliRunner().invoke(app, ["paper", "variance", "--plan"])
+    assert planned.stderr.startswith("to be measured without runs: variance, about ")
+    assert planned.stdout == ""
+
+
 def test_only_whole_runs_that_are_asked_for_are_kept():
     work = plan(experiments("table1", quick=True), [0])
     first, second, third = work.cells[:3]

@@ -69,8 +69,8 @@ def paper(
     asked = experiments(name, quick=quick)
     words = [tuple(word.strip() for word in text.split(",") if word.strip()) for text in (only, skip)]
     work = plan(asked, range(seeds), only=words[0], skip=words[1], device=device)
-    if work.cells and not (show or from_ or collect):
-        _announce(work, asked, out, jobs)
+    if not (show or from_ or collect):
+        _announce(work, asked, out, jobs, 0.0 if quick else float(seeds))
     if plan_alone:
         return
     if not (show or from_ or collect):
@@ -81,11 +81,13 @@ def paper(
 
     command = _command(name, seeds, quick, only, skip)
     if collect:
-        found = finished(collected(out, command), work, {one.name for one in asked})
+        found = finished(collected(out, command, quick=quick), work, {one.name for one in asked})
         store.write(collect, found)
         print(f"written: {collect}, {len(found.runs)} runs, {len(found.measured)} measurements")
         return
-    figures = (stored() if from_ == STORED else store.read(Path(from_))) if from_ else collected(out, command)
+    figures = (
+        (stored() if from_ == STORED else store.read(Path(from_))) if from_ else collected(out, command, quick=quick)
+    )
     from hcsfed.paper.claims import summary
     from hcsfed.paper.page import write_page
     from hcsfed.paper.show import text
@@ -105,21 +107,26 @@ def _command(name: str, seeds: int, quick: bool, only: str, skip: str) -> str:
     return " ".join(words)
 
 
-def _announce(work: Work, asked: Sequence[Experiment], out: Path, jobs: int) -> None:
-    """What is to be done and how long that should take."""
+def _announce(work: Work, asked: Sequence[Experiment], out: Path, jobs: int, measuring: float) -> None:
+    """What is to be done and how long that should take; ``measuring`` is by how many seeds measurements take longer."""
     from hcsfed.on_processes import cores
     from hcsfed.paper.plan import seconds_left
     from hcsfed.report.words import number
 
     undone = work.undone(out)
     least = sum(len(one.points) for one in asked)
-    said = f"{len(work.cells)} runs for {least} cells of tables and figures, {len(undone)} of them to do"
+    said = [f"{len(work.cells)} runs for {least} cells of tables and figures, {len(undone)} of them to do"]
     if undone:
         left = seconds_left(undone, out)
         at_a_time = max(1, min(jobs or cores(), len(undone)))
         whole, shared = number(left, "seconds"), number(left / at_a_time, "seconds")
-        said += f": about {whole} of one core, {shared} with {at_a_time} at a time"
-    print(said, file=sys.stderr, flush=True)
+        said[0] += f": about {whole} of one core, {shared} with {at_a_time} at a time"
+    if measured := [one for one in asked if "seconds" in one.told]:
+        takes = sum(one.told["seconds"] for one in measured) * max(measuring, 0.2)
+        said.append(
+            f"to be measured without runs: {', '.join(o.name for o in measured)}, about {number(takes, 'seconds')}"
+        )
+    print("\n".join(said if work.cells else said[1:]), file=sys.stderr, flush=True)
 
 
 def _run(work: Work, out: Path, jobs: int, on: str) -> None:
@@ -154,8 +161,10 @@ def _measure(asked: Sequence[Experiment], seeds: int, out: Path, *, quick: bool)
         path = out / MEASURED / f"{one.name}.json"
         if one.show not in ("variance", "heterogeneity", "picture"):
             continue
-        if path.exists() and json.loads(path.read_text("utf-8"))["seeds"] >= seeds:
-            continue
+        if path.exists():
+            there = json.loads(path.read_text("utf-8"))
+            if there["seeds"] >= seeds and there.get("quick", False) == quick:
+                continue
         path.parent.mkdir(parents=True, exist_ok=True)
         figures = measure(one, range(seeds), path.parent, quick=quick)
-        path.write_text(json.dumps({"seeds": seeds, **figures}) + "\n", encoding="utf-8")
+        path.write_text(json.dumps({"seeds": seeds, "quick": quick, **figures}) + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from hcsfed.record.folder import SETTINGS
 MEASURED = "measured"
 
 
-def collected(out: Path, command: str = "") -> Store:
+def collected(out: Path, command: str = "", *, quick: bool = False) -> Store:
     """Everything that stands in a folder of runs, also while they go on."""
     runs: dict[str, Run] = {}
     versions: dict[str, str] = {}
@@ -31,6 +31,7 @@ def collected(out: Path, command: str = "") -> Store:
             runs[slug(run.settings)] = run
             versions |= run.about.get("versions", {})
     measured = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted((out / MEASURED).glob("*.json"))}
+    measured = {name: figures for name, figures in measured.items() if figures.get("quick", False) == quick}
     about = {
         "command": command,
         "date": datetime.now(UTC).date().isoformat(),
