@@ -85,9 +85,10 @@ def paper(
         store.write(collect, found)
         print(f"written: {collect}, {len(found.runs)} runs, {len(found.measured)} measurements")
         return
-    figures = (
-        (stored() if from_ == STORED else store.read(Path(from_))) if from_ else collected(out, command, quick=quick)
-    )
+    if from_:
+        figures = stored() if from_ == STORED else store.read(Path(from_))
+    else:
+        figures = collected(out, command, quick=quick)
     from hcsfed.paper.claims import summary
     from hcsfed.paper.page import write_page
     from hcsfed.paper.show import text
