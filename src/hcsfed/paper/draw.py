@@ -12,7 +12,7 @@ import numpy as np
 from hcsfed.paper import published
 from hcsfed.paper.preset import Experiment, Point
 from hcsfed.paper.sample import final, rounds_to
-from hcsfed.paper.show import blocks, paper_share
+from hcsfed.paper.show import blocks
 from hcsfed.paper.store import Store
 from hcsfed.report.paper import FAINT, INK, save
 from hcsfed.report.svg import PALETTE
@@ -109,7 +109,7 @@ def _shares(largest: Mapping[str, Sequence[float]], path: Path) -> Path:
     figure, (panel,) = _grid(1, 2.6)
     for alpha, shares in largest.items():
         panel.plot([float(alpha)] * len(shares), [100 * share for share in shares], "o", color=PALETTE[0][0], ms=5)
-    panel.axhline(100 * paper_share(), color=PALETTE[1][0], lw=1.2)
+    panel.axhline(100 * published.largest_share(), color=PALETTE[1][0], lw=1.2)
     panel.set_xscale("log")
     panel.grid(color=FAINT, linewidth=0.5)
     panel.tick_params(length=0, labelsize=8)

@@ -8,10 +8,11 @@ from html import escape
 from pathlib import Path
 
 from hcsfed.errors import RunFolderError
+from hcsfed.paper.cells import Table
 from hcsfed.paper.claims import claims, summary
 from hcsfed.paper.draw import draw
 from hcsfed.paper.preset import Experiment
-from hcsfed.paper.show import UNMEASURED, Table, tables
+from hcsfed.paper.show import UNMEASURED, tables
 from hcsfed.paper.store import Store
 from hcsfed.paper.verdict import table as verdicts
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+import numpy as np
+
 from hcsfed.paper.preset import Point, table
 
 
@@ -55,3 +57,8 @@ def _row(name: str, point: Point) -> dict[str, str] | None:
 def heterogeneity() -> dict[int, list[int]]:
     """Table 2: rows of each class by client."""
     return {int(row["client"]): [int(row[f"c{c}"]) for c in range(10)] for row in rows("table2")}
+
+
+def largest_share() -> float:
+    """The share of a client's largest class, mean over the clients of Table 2."""
+    return float(np.mean([max(row) / sum(row) for row in heterogeneity().values()]))

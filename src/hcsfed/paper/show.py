@@ -1,37 +1,32 @@
-"""Tables: our figures beside the paper's, as plain rows that the terminal, Markdown and the page all take."""
+"""Which tables an experiment has: our figures beside the paper's, rounds beside what they cost."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 from hcsfed.paper import published
+from hcsfed.paper.cells import (
+    NOTHING,
+    Table,
+    cell_text,
+    cost_text,
+    factor_text,
+    plus_minus,
+    rounds_text,
+    same,
+    seeds_text,
+    share,
+    whole_text,
+)
 from hcsfed.paper.preset import Experiment, Point
-from hcsfed.paper.sample import Sample, agrees, best, best_round, factor, final, rounds_to, spent_to
+from hcsfed.paper.sample import Sample, agrees, best, best_round, final, rounds_to, spent_to
 from hcsfed.paper.store import Store
-from hcsfed.report.words import number
 
-NOTHING = "–"
 UNMEASURED = "Nothing of it was run."
-
-
-@dataclass(frozen=True)
-class Table:
-    """A title, a head and rows of words; the first column is text, the others are figures, or ``words`` all of them."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: bool = False
-
-    def markdown(self) -> str:
-        lines = [self.head, ["---", *["---" if self.words else "---:"] * (len(self.head) - 1)], *self.rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def text(one: Experiment, store: Store, seeds: int) -> str:
@@ -93,9 +88,8 @@ def _overviews(one: Experiment, store: Store, seeds: int) -> Iterator[Table]:
                     row += _overview_cells(point, s, target)[: 2 if paper else 1]
                 rows.append(tuple(row))
             rest = f", η = {columns[0][0]:g}" if same_rate else f", q = {columns[0][1]:g}"
-            title = (
-                f"{', '.join(key)}{rest}: rounds to {100 * target:g} % ({_seeds([s for _, s in by.values()], seeds)})"
-            )
+            n = seeds_text([s for _, s in by.values()], seeds)
+            title = f"{', '.join(key)}{rest}: rounds to {100 * target:g} % ({n})"
             yield Table(title, tuple(head), tuple(rows))
 
 
@@ -105,22 +99,6 @@ def _overview_cells(point: Point | None, s: Sample | None, target: float) -> tup
     ours = f"{s.mean:.1f} ± {plus_minus(s)}" if s.n and not s.missed else rounds_text(s)
     cell = published.rounds(point, target)
     return ours, NOTHING if cell is None else cell_text(cell) + (" =" if same(s, cell) else "")
-
-
-def same(ours: Sample, cell: published.Cell) -> bool | None:
-    """Whether a number of rounds is the paper's; of a target that it missed, whether ours missed it too."""
-    if not ours.n:
-        return None
-    if cell.censored:
-        return ours.missed == ours.n
-    return not ours.missed and bool(agrees(ours, cell.value, cell.plus_minus, share=False))
-
-
-def _seeds(found: Sequence[Sample], seeds: int) -> str:
-    """How many seeds stand behind the cells of a table."""
-    counts = [s.n for s in found if s.n]
-    least, most = min(counts, default=0), max(counts, default=0)
-    return f"{least if least == most else f'{least} to {most}'} of {seeds} seeds"
 
 
 # Races: rounds to a target, with what they cost
@@ -173,7 +151,7 @@ def _race(title: str, points: Sequence[Point], target: float, store: Store, seed
         row += [cost_text(spent_to(store, point, target, seeds, "local_steps"), "steps")]
         row += [share(end.mean), plus_minus(end, 100)]
         if sweep:
-            row += [share(best(store, point, seeds).mean), _whole(best_round(store, point, seeds).mean)]
+            row += [share(best(store, point, seeds).mean), whole_text(best_round(store, point, seeds).mean)]
         rows.append((*row, f"{s.n} of {seeds}"))
     return Table(title, tuple(head), tuple(rows))
 
@@ -200,7 +178,7 @@ def _finals(one: Experiment, store: Store, seeds: int) -> Iterator[Table]:
             rows.append(tuple(row))
         data, partition, model, lr = key
         head = ["", *(word for q in ratios for word in (f"q = {q:g}", "paper"))]
-        n = _seeds(list(by.values()), seeds)
+        n = seeds_text(list(by.values()), seeds)
         yield Table(f"{data}, {partition}, {model}, η = {lr:g} ({n})", tuple(head), tuple(rows))
 
 
@@ -250,16 +228,11 @@ def _variance(figures: dict[str, Any]) -> Iterator[Table]:
 
 
 def _heterogeneity(figures: dict[str, Any]) -> Iterator[Table]:
-    rows = [("the paper's ten clients", f"{100 * paper_share():.1f} %", NOTHING)]
+    rows = [("the paper's ten clients", f"{100 * published.largest_share():.1f} %", NOTHING)]
     for alpha, shares in figures["largest_class"].items():
         spread = f"{100 * np.std(shares, ddof=1):.1f}" if len(shares) > 1 else NOTHING
         rows.append((f"α = {alpha}", f"{100 * np.mean(shares):.1f} %", spread))
     yield Table("The share of a client's largest class", ("", "mean over clients", "±"), tuple(rows))
-
-
-def paper_share() -> float:
-    """Of the clients in the paper's Table 2."""
-    return float(np.mean([max(row) / sum(row) for row in published.heterogeneity().values()]))
 
 
 def _clusters(figures: dict[str, Any]) -> Iterator[Table]:
@@ -278,41 +251,3 @@ def _clusters(figures: dict[str, Any]) -> Iterator[Table]:
         for selector in dict.fromkeys(row["selector"] for row in found)
     ]
     yield Table("Agreement of clusters with classes (adjusted Rand index)", ("clusters of", *places), tuple(rows))
-
-
-# Words
-
-
-def rounds_text(s: Sample) -> str:
-    if not s.n:
-        return NOTHING
-    return f"{s.mean:.1f}" if not s.missed else f"> {s.least - 1:.0f} ({s.missed} missed)"
-
-
-def cell_text(cell: published.Cell) -> str:
-    return f"{cell.value:g}{'+' if cell.censored else ''}"
-
-
-def _whole(value: float) -> str:
-    return NOTHING if math.isnan(value) else f"{value:.0f}"
-
-
-def plus_minus(s: Sample, times: float = 1.0) -> str:
-    return NOTHING if math.isnan(s.spread) else f"{times * s.spread:.1f}"
-
-
-def share(value: float) -> str:
-    return NOTHING if math.isnan(value) else f"{100 * value:.1f} %"
-
-
-def cost_text(s: Sample, unit: Any) -> str:
-    if not s.n:
-        return NOTHING
-    return number(s.mean, unit) if not s.missed else f"> {number(s.least, unit)}"
-
-
-def factor_text(slow: Sample, quick: Sample) -> str:
-    found = factor(slow, quick)
-    if math.isnan(found):
-        return NOTHING
-    return f"{'> ' if slow.missed else ''}{found:.1f}"

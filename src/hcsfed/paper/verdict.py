@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hcsfed.paper.show import NOTHING, Table
+from hcsfed.paper.cells import NOTHING, Table
 
 Verdict = Literal["reproduced", "reproduced only against the shrunk baseline", "not reproduced", "not measured"]
 
