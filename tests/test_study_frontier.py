@@ -89,7 +89,8 @@ def test_asked_in_small_kept_and_shown_again(tmp_path):
     assert {row["selector"] for row in kept} == {"full", "random", "frontier"}
     assert any(row["rounds"] != [None, None] for row in kept)
     assert "Of `frontier`:" in done.stdout
-    assert "| one class | 80 % | `random` |" in done.stdout
+    assert "| × the rounds of `full` | one class, 80 % | one class, 85 % |" in done.stdout
+    assert "\n| `random` | " in done.stdout
     again = CliRunner().invoke(app, ["study", "frontier", "--from", str(result)])
     assert again.stdout == done.stdout == shown(kept) + "\n"
 
