@@ -24,7 +24,7 @@ import psutil
 from hcsfed.errors import FederationError
 
 MARK = "HCSFED_FEDERATION"
-GRACE, KILLED = 8.0, 5.0  # seconds that SIGTERM and SIGKILL are given
+GRACE, KILLED = 8.0, 20.0  # seconds that SIGTERM and SIGKILL are given
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
