@@ -158,12 +158,13 @@ def test_no_wait_is_without_end():
 def test_a_free_port_is_free(monkeypatch):
     port = free_port()
     assert port in PORTS
-    assert not listening(port)
+    assert not listening(os.getpid(), port)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         number = taken.getsockname()[1]
-        assert listening(number)
+        assert listening(os.getpid(), number)
+        assert not listening(os.getppid(), number)
         monkeypatch.setattr("hcsfed.flower.demo.federation.PORTS", [number, port])
         assert {free_port() for _ in range(20)} == {port}
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from hcsfed.flower.demo.certificates import Certificates, NodeKey, certify, node_key
 from hcsfed.flower.demo.flwr import Flwr
 from hcsfed.flower.demo.processes import Processes, Started, quiet_environment, wait
@@ -58,7 +60,7 @@ class Loopback:
         """Start the server, and wait until it listens."""
         command = superlink_command(self.port, self.certificates, self.database)
         self.superlink = self.processes.start("superlink", command)
-        wait("the SuperLink to listen", UP, lambda: listening(self.port), need=[self.superlink])
+        wait("the SuperLink to listen", UP, lambda: listening(self.superlink.pid, self.port), need=[self.superlink])
 
     def join(self, number: int, key: NodeKey | None) -> Started:
         """Start a node; with a key that the server was not told of, it will be refused."""
@@ -121,7 +123,7 @@ def engine(folder: Path, programs: Path) -> Iterator[Flwr]:
     port = free_port()
     with Processes(folder / "logs", environment) as processes:
         superlink = processes.start("superlink", [*superlink_command(port, None), "--simulation"])
-        wait("the SuperLink to listen", UP, lambda: listening(port), need=[superlink])
+        wait("the SuperLink to listen", UP, lambda: listening(superlink.pid, port), need=[superlink])
         yield Flwr.connect(environment, f"{HOST}:{port}", None)
 
 
@@ -149,7 +151,10 @@ def free_port() -> int:
             return port
 
 
-def listening(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex((HOST, port)) == 0
+def listening(pid: int, port: int) -> bool:
+    """Whether this process listens there, and not one that was quicker to take the port."""
+    try:
+        connections = psutil.Process(pid).net_connections("inet")
+    except psutil.Error:
+        return False
+    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in connections)
