@@ -144,7 +144,7 @@ def test_a_process_that_ends_is_named_with_its_last_words(tmp_path):
         one = processes.start(
             "node", [sys.executable, "-c", "print('\\x1b[92mno such key\\x1b[0m'); raise SystemExit(3)"]
         )
-        with pytest.raises(FederationError, match=r"node ended with exit code 3 .*node\.log' ends with: no such key$"):
+        with pytest.raises(FederationError, match=r"node ended with exit code 3 .*node\.log' says: no such key$"):
             wait("the node", 20, lambda: False, need=[one])
 
 
