@@ -33,7 +33,7 @@ from presets import table
 
 RESULTS = Path(__file__).parent / "results" / "situations.json"
 RUNS = Path("runs") / "situations"
-SEEDS, ROUNDS = 5, 100
+SEEDS, ROUNDS = 3, 100
 MIXED = {"name": "dirichlet", "alpha": 0.1}
 
 
