@@ -55,7 +55,7 @@ EXTRA = (
 RACERS = (
     *("full", "random-shrunk", "random", "importance", "hcsfed-published", "hcsfed:features=gc"),
     *("hcsfed", "hcsfed:clusters=5", "hcsfed:features=sketch", "hcsfed:features=sketch:refresh=stale"),
-    *("hcsfed:weights=published", "pivotal", "cube"),
+    *("hcsfed:weights=published", "pivotal", "cube", "frontier"),
 )
 # option, one, another, and among which combinations: weights that are unbiased, unless weights are the question
 PAIRS = (

@@ -49,36 +49,36 @@ class Situation:
 SITUATIONS = {
     "sizes differ tenfold": Situation(
         {"partition": {**MIXED, "sizes": "paper"}},
-        "full,random,md,clustered-size,importance,pivotal,cube",
+        "full,random,md,clustered-size,importance,pivotal,cube,frontier",
     ),
     "a few clients hold most rows": Situation(
         {"data": "synthetic", "partition": {"name": "natural"}},
-        "full,random,md,clustered-size,importance,pivotal,cube",
-        target=0.65,
+        "full,random,md,clustered-size,importance,pivotal,cube,frontier",
+        target=0.75,
     ),
     "three in ten within reach": Situation(
         {"partition": MIXED, "availability": {"name": "independent", "chance": 0.3}},
         "full,random,pivotal,pivotal:refresh=fresh,cube,cube:refresh=fresh,hcsfed:features=sketch:refresh=stale,"
-        "hcsfed:features=sketch,power-of-choice,divfl",
+        "hcsfed:features=sketch,frontier,power-of-choice,divfl",
     ),
     "speeds differ": Situation(
         {"partition": MIXED, "speed": {"name": "lognormal", "spread": 1.0}},
-        "full,random,oort,pivotal,cube,hcsfed,random:reach.deadline=12,oort:reach.deadline=12,"
-        "pivotal:reach.deadline=12,cube:reach.deadline=12",
+        "full,random,oort,pivotal,cube,frontier,hcsfed,random:reach.deadline=12,oort:reach.deadline=12,"
+        "pivotal:reach.deadline=12,cube:reach.deadline=12,frontier:reach.deadline=12",
     ),
     "speeds differ, a longer way": Situation(
         {"partition": MIXED, "speed": {"name": "lognormal", "spread": 1.0}, "rounds": 200},
-        "full,random,oort,pivotal,cube,random:reach.deadline=12,oort:reach.deadline=12,pivotal:reach.deadline=12,"
-        "cube:reach.deadline=12",
+        "full,random,oort,pivotal,cube,frontier,random:reach.deadline=12,oort:reach.deadline=12,"
+        "pivotal:reach.deadline=12,cube:reach.deadline=12,frontier:reach.deadline=12",
         target=0.88,
     ),
     "whom losses guide": Situation(
         {"partition": MIXED},
-        "full,random,power-of-choice,power-of-choice:candidates=20,loss-importance,pivotal,cube",
+        "full,random,power-of-choice,power-of-choice:candidates=20,loss-importance,pivotal,cube,frontier",
     ),
     "whom losses guide, two classes per client": Situation(
         {"partition": {"name": "shard", "classes_per_client": 2}},
-        "full,random,power-of-choice,power-of-choice:candidates=20,loss-importance,pivotal,cube",
+        "full,random,power-of-choice,power-of-choice:candidates=20,loss-importance,pivotal,cube,frontier",
     ),
 }
 

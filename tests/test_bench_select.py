@@ -90,7 +90,9 @@ def test_partitions_agree_where_kinds_are_far_apart() -> None:
 def test_every_registered_selector_is_timed() -> None:
     found = list(hundred.findings(1))
     assert [f.case for f in found] == list(SELECTORS)
-    assert all(0 < f.value < 1000 for f in found)
+    for f in found:  # how long it takes is the machine's affair
+        assert f.value == pytest.approx(1000 * min(f.seconds[f.case]))
+        assert f.value > 0
 
 
 def test_two_questions_from_the_command_line(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -231,3 +232,33 @@ def test_ctrl_c_in_compare_saves_what_runs_and_begins_nothing_more(tmp_path):
     assert [path.name for path in (tmp_path / "c").iterdir()] == ["random-s0"]
     lines = rounds.read_text().splitlines()
     assert json.loads(lines[-1])["round"] == len(lines)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+def test_compare_killed_leaves_no_process_behind(tmp_path):
+    words = ["compare", "--selectors", "random", "--seeds", "2", *QUICK, "--rounds", "100000", "--jobs", "2"]
+    command = [sys.executable, "-m", "hcsfed", *words, "--out", str(tmp_path / "c")]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def left():
+        stats = map(stat_of, Path("/proc").glob("[0-9]*"))
+        return [stat for stat in stats if stat[3:4] == [str(process.pid)] and stat[0] != "Z"]
+
+    def stat_of(folder):
+        try:  # state, parent, group, session, …: after a name that may hold anything
+            return [*(folder / "stat").read_text().rpartition(")")[2].split(), folder.name]
+        except OSError:
+            return []
+
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not list(tmp_path.glob("c/*/rounds.jsonl")):
+        time.sleep(0.05)
+    assert len(left()) > 2
+    process.kill()
+    process.wait()
+    while time.monotonic() < deadline and left():
+        time.sleep(0.05)
+    behind = left()
+    for stat in behind:
+        os.kill(int(stat[-1]), signal.SIGKILL)
+    assert not behind

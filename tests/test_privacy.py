@@ -101,6 +101,14 @@ def test_designs_stay_unbiased_and_lose_what_features_are_worth():
     assert blind.total == pytest.approx(random.total, rel=0.15)
 
 
+def test_noise_of_a_run_is_that_of_every_selector_that_is_measured():
+    base = merge(Settings(), {"partition.clients": 40, "cohort": 8, "local.steps": 10})
+    everywhere = errors(merge(base, {"privacy.noise": 0.5}), ["pivotal"], [0], 10)
+    assert [row.error for row in everywhere] == [
+        row.error for row in errors(base, ["pivotal:privacy.noise=0.5"], [0], 10)
+    ]
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [

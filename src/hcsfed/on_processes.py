@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from threading import Lock, Thread
 
 from hcsfed.errors import HcsfedError
 from hcsfed.task import Task, use_threads
@@ -58,6 +59,7 @@ def no_ctrl_c_for_children() -> Iterator[None]:
 
 
 _to_stop: Callable[[], bool] = bool  # of a child: whether it was told to stop, or its parent is gone
+_at_work = Lock()  # of a child: while it has a task
 
 
 def _prepare(threads: int, stop: Event, parent: int) -> None:
@@ -67,6 +69,15 @@ def _prepare(threads: int, stop: Event, parent: int) -> None:
     global _to_stop
     _to_stop = to_stop
     use_threads(threads)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A child whose parent was killed would wait for its next task for ever."""
+    if parent := parent_process():
+        parent.join()
+        with _at_work:
+            os._exit(1)
 
 
 def _do(task: Task) -> None:
@@ -74,4 +85,5 @@ def _do(task: Task) -> None:
         if _to_stop():
             raise KeyboardInterrupt
 
-    task.do(check)
+    with _at_work:
+        task.do(check)

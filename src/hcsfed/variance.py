@@ -23,7 +23,7 @@ from hcsfed.rng import stream
 from hcsfed.select import Selector, pick, start
 from hcsfed.select.hybrid import seen
 from hcsfed.select.kmeans import kmeans
-from hcsfed.settings import Choice, Settings
+from hcsfed.settings import Choice, Privacy, Settings
 from hcsfed.theory import Error, Link, chain, inner_products, measured_by, population
 from hcsfed.types import Floats, Selection, State, View
 from hcsfed.variants import Variant, variant
@@ -100,7 +100,7 @@ def errors(settings: Settings, selectors: Sequence[Variant | str], at: Sequence[
         raise bad("draws", "variance", "an int ≥ 2", draws)
     read = [variant(s) if isinstance(s, str) else s for s in selectors]
     asked = [(one.label, one.build(settings), _on_one_path(one, settings)) for one in read]
-    parts = assemble(replace(settings, selector=Choice("full")))
+    parts = _everyone(settings)
     for moment in path(parts, at):
         views: dict[str, View] = {}
         for label, selector, its_settings in asked:
@@ -116,7 +116,7 @@ def errors(settings: Settings, selectors: Sequence[Variant | str], at: Sequence[
 def theorem(settings: Settings, features: str, clusters: int, at: Sequence[int]) -> Iterator[tuple[int, list[Link]]]:
     """Theorem 1's chain at each round, in units of ‖full‖², with clusters found on these features."""
     selector = variant(f"cluster:features={features}:clusters={clusters}").build(settings)
-    parts = assemble(replace(settings, selector=Choice("full")))
+    parts = _everyone(settings)
     feature = build_feature(settings, selector)
     for moment in path(parts, at):
         x, _ = seen(view_at(parts, selector, feature, moment), "Theorem 1")
@@ -134,13 +134,18 @@ def looks(settings: Settings, selectors: Sequence[Variant | str], round: int) ->
     for label, selector, _ in asked:
         if "features" not in selector.claims.needs:
             raise bad("selectors", "picture", "selectors that compare clients by features", label)
-    parts = assemble(replace(settings, selector=Choice("full")))
+    parts = _everyone(settings)
     for moment in path(parts, [round]):
         for label, selector, its_settings in asked:
             view = view_at(parts, selector, build_feature(its_settings, selector), moment)
             view = replace(view, state=start(selector, view.clients))
             chosen = pick(selector, view, parts.size, stream(settings.seed, "picture", round))
             yield Look(label, moment.updates, view, chosen)
+
+
+def _everyone(settings: Settings) -> Parts:
+    """Who walks the path; there everyone answers, so that no features are sent, and none is noisy."""
+    return assemble(replace(settings, selector=Choice("full"), privacy=Privacy()))
 
 
 def _on_one_path(one: Variant, settings: Settings) -> Settings:
