@@ -90,6 +90,11 @@ def test_order_needs_more_than_chance():
     assert order(cohort(10, 30, 12), cohort(20, 22, 21)) == "no difference"
     assert order(cohort(10), cohort(10)) == "no difference"
     assert order(cohort(10, 11, 12), Sample({}, {}, 3)) == "not measured"
+    # Of three seeds one is too few, unless no more were asked for.
+    alone = Sample({0: 10.0}, {0: 10.0}, 3)
+    assert order(alone, cohort(20, 22, 21)) == "not measured"
+    assert agrees(alone, 10, 0.0, share=False) is None
+    assert order(cohort(10), cohort(20)) == "less"
     # A run that missed counts with what it had spent: the rival's miss proves, one's own never does.
     assert order(cohort(10, 11, 12), cohort(None, None, None)) == "less"
     assert order(cohort(None, None, None), cohort(10, 11, 12)) == "more"

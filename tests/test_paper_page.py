@@ -91,6 +91,16 @@ def test_table_3s_iid_rows_come_out_at_one_rate_with_the_shrunk_random_alone():
             assert agrees(final(figures(), point, 3), paper.value, paper.plus_minus, share=True) is not True
 
 
+@pytest.mark.parametrize("where", [("mnist", "iid", "mlp", 0.01), ("cifar10", "dirichlet-0.01", "cnn", 0.05)])
+def test_table_4s_random_is_shrunk_at_two_rates(where):
+    data, partition, model, rate = where
+    at = {"data": data, "partition": partition, "model": model, "lr": rate, "q": 0.1}
+    shrunk, unbiased = (points(experiment("table4"), method=m, **at)[0] for m in ("random-shrunk", "random"))
+    cell = published.accuracy(shrunk)
+    assert agrees(final(figures(), shrunk, 3), cell.value, cell.plus_minus, share=True)
+    assert final(figures(), unbiased, 3).mean > cell.value + 0.05
+
+
 def test_the_stored_figures_say_where_they_come_from():
     about = figures().about
     assert "hcsfed paper all" in about["command"]

@@ -30,7 +30,7 @@ class Table:
 
 def same(ours: Sample, cell: published.Cell) -> bool | None:
     """Whether a number of rounds is the paper's; of a target that it missed, whether ours missed it too."""
-    if not ours.n:
+    if not ours.enough:
         return None
     if cell.censored:
         return ours.missed == ours.n

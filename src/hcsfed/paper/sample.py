@@ -43,6 +43,11 @@ class Sample:
         return len(self.values)
 
     @property
+    def enough(self) -> bool:
+        """Whether it can be judged: where more than one seed was asked for, one alone says nothing of the spread."""
+        return self.n >= max(1, min(2, self.wanted))
+
+    @property
     def missed(self) -> int:
         return sum(value is None for value in self.values.values())
 
@@ -129,10 +134,10 @@ def order(a: Sample, b: Sample) -> Order:
     """Whether a is less than b: the mean paired difference is beyond twice its standard error.
 
     Seeds that missed count with what they had spent, which is too little: "less" stands on it only where they are b's,
-    "more" only where they are a's. With one seed there is no error, and the difference itself decides.
+    "more" only where they are a's. Where one seed was asked for there is no error, and the difference itself decides.
     """
     seeds = sorted(a.values.keys() & b.values.keys())
-    if not seeds:
+    if len(seeds) < max(1, min(2, a.wanted, b.wanted)):
         return "not measured"
     pairs = [(_value(a, s), _value(b, s)) for s in seeds]
     differences = np.array([x - y for x, y in pairs])
@@ -162,7 +167,7 @@ def near_factor(found: float, claimed: float) -> bool:
 
 def agrees(ours: Sample, paper: float, plus_minus: float, share: bool) -> bool | None:
     """Whether a cell is the paper's: within a point (or two rounds, or 15 %), or twice the two spreads together."""
-    if not ours.n or math.isnan(ours.mean):
+    if not ours.enough or math.isnan(ours.mean):
         return None
     spread = 0.0 if math.isnan(ours.spread) else ours.spread
     allowed = max(POINTS if share else max(ROUNDS, ROUNDS_SHARE * paper), SURE * math.hypot(spread, plus_minus))

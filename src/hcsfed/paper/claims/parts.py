@@ -22,7 +22,7 @@ def clusters(one: Experiment, store: Store, seeds: int) -> Iterator[Claim]:
     for form in ("hcsfed-published", "hcsfed"):
         swept = points(one, method=form)
         for measure, (accuracies, took) in _measures(swept, store, seeds).items():
-            if not swept or not all(s.n for s in (*accuracies, *took)):
+            if not swept or not all(s.enough for s in (*accuracies, *took)):
                 continue
             accuracy, rounds = (np.array([s.mean for s in them]) for them in (accuracies, took))
             steady = bool(np.ptp(accuracy) <= POINTS)
@@ -39,7 +39,7 @@ def compression(one: Experiment, store: Store, seeds: int) -> Iterator[Claim]:
     for form in ("hcsfed-published", "hcsfed"):
         swept = points(one, method=form)
         for measure, (accuracies, took) in _measures(swept, store, seeds).items():
-            if len(swept) < 3 or not all(s.n for s in (*accuracies, *took)):
+            if len(swept) < 3 or not all(s.enough for s in (*accuracies, *took)):
                 continue
             inner = min(range(1, len(took) - 1), key=lambda i: took[i].least)
             found = [less(took[inner], took[end]) for end in (0, -1)]
