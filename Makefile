@@ -9,7 +9,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
   $(shell $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
 WORKERS ?= 2
 ARGS ?=
-SELECTORS ?= random-shrunk,random,hcsfed,pivotal,full
+SELECTORS ?= random-shrunk,random,hcsfed,pivotal,frontier,full
 
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt

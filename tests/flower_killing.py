@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from safetensors.numpy import load_file
 
-from flower_runs import run, strategy
+from flower_runs import CLIENTS, app, run, strategy
+from hcsfed.flower import LocalGrid
 from hcsfed.record import read_run
 from killing import done, ended, forked
 
@@ -30,9 +31,17 @@ RUNS = {
 ROUNDS, KILLS = 60, 6
 
 
-def go_on(selector: str, out: Path) -> None:
+class Slow(LocalGrid):
+    """As slow as it takes for whoever wants to kill the server to be in time, however busy the machine is."""
+
+    def send_and_receive(self, messages, *, timeout=None):
+        time.sleep(0.02)
+        return super().send_and_receive(messages, timeout=timeout)
+
+
+def go_on(selector: str, out: Path, nodes: type[LocalGrid] = LocalGrid) -> None:
     """Run to the end, from where the folder stands."""
-    run(strategy(selector, given={"out": out}, **RUNS[selector]), ROUNDS)
+    run(strategy(selector, given={"out": out}, **RUNS[selector]), ROUNDS, nodes(app(), CLIENTS))
 
 
 def told(out: Path) -> tuple[list, dict]:
@@ -45,11 +54,11 @@ def kill_at_random(selector: str, out: Path) -> list[int]:
     """In which rounds the server was killed."""
     draw, rounds = np.random.default_rng(1), []
     for _ in range(KILLS):
-        server = forked(lambda: go_on(selector, out))
-        goal, deadline = done(out) + int(draw.integers(1, 8)), time.monotonic() + 60
+        server = forked(lambda: go_on(selector, out, Slow))
+        goal, deadline = done(out) + int(draw.integers(1, 8)), time.monotonic() + 300
         while done(out) < goal and time.monotonic() < deadline:
             pass
-        time.sleep(float(draw.uniform(0, 0.02)))  # anywhere in the round that follows
+        time.sleep(float(draw.uniform(0, 0.08)))  # anywhere in the round that follows
         os.kill(server, signal.SIGKILL)
         if ended(server) != -signal.SIGKILL:
             raise SystemExit("the run was over before its server could be killed")

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from hcsfed.cli.bench.flower import figures, told
+from hcsfed.cli.bench.wire import as_table
 from hcsfed.cli.main import main
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def rounds(select: float, count: int = 6) -> list[dict]:
@@ -48,11 +54,29 @@ def test_wire_weighs_real_messages(monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["parameters"] for row in rows] == [650] * 3
     for row in rows:
         for way in ("up", "down"):
             assert 300 < (row[f"wire_{way}"] - row[f"ledger_{way}"]) / row["messages"] < 3000
+
+
+def test_the_how_to_quotes_what_was_measured():
+    page = (ROOT / "docs" / "how-to" / "flower-federation.md").read_text(encoding="utf-8").replace("−", "-")
+    console = Console(width=120)
+    with console.capture() as printed:
+        console.print(as_table(json.loads((RESULTS / "wire.json").read_text())["rows"]))
+    assert " ".join(printed.get().split()) in " ".join(page.split())
+    cells: dict[str, list[str]] = {"share": [], "memory": [], "growth": []}
+    for refresh in ("fresh", "stale"):
+        found = json.loads((RESULTS / f"flower-{refresh}.json").read_text())
+        assert (found["nodes"], found["cohort"], found["rounds"]) == (1000, 50, 10)
+        assert found["reached"] == {"share": True, "growth": True}
+        cells["share"].append(f"{100 * found['share']:.2f} %")
+        cells["memory"].append(" → ".join(f"{found['memory'][k] / 2**20:.0f}" for k in (1, -1)) + " MiB")
+        cells["growth"].append(f"{100 * found['growth']:+.1f} %")
+    for row in cells.values():
+        assert f"| {' | '.join(row)} |" in page
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ def test_bytes_are_scaled_as_images():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"x": X[:9]}, r"same number of rows, one at least, got \[9, 4\] and \[50\]"),
-        ({"x": X[:0], "y": Y[:0]}, "one at least, got"),
+        ({"x": X[:9]}, r"same number of rows, 1 or more, got \[9, 4\] and \[50\]"),
+        ({"x": X[:0], "y": Y[:0]}, "1 or more, got"),
         ({"test": 0}, r"test of arrays must be a share in \(0, 1\), got 0"),
         ({"test": 0.001}, "at least one test row"),
         ({"test_x": X}, "test_x and test_y of arrays must be given both"),

@@ -63,10 +63,10 @@ def test_its_clients_answer_flowers_own_strategies_too(parts):
 
 def test_by_flwr_run(tmp_path):
     pytest.importorskip("ray")
-    config = {"data": "digits", "num-server-rounds": 2, "out": str(tmp_path / "run"), "deadline": 60}
+    config = {"data": "digits", "num-server-rounds": 2, "out": str(tmp_path / "run"), "deadline": 300}
     with engine(tmp_path, Path(sys.executable).parent) as flwr:
         run = flwr.run(EXAMPLE, virtual=6, config=config)
-        flwr.wait(run, 300, lambda: done(tmp_path) == 2)
+        flwr.wait(run, 900, lambda: done(tmp_path) == 2)
     history = read_run(tmp_path / "run").history
     assert [len(record["ids"]) for record in history] == [3, 3]
     assert history[1]["loss"] < history[0]["loss"]

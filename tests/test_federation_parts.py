@@ -144,7 +144,7 @@ def test_a_process_that_ends_is_named_with_its_last_words(tmp_path):
         one = processes.start(
             "node", [sys.executable, "-c", "print('\\x1b[92mno such key\\x1b[0m'); raise SystemExit(3)"]
         )
-        with pytest.raises(FederationError, match=r"node ended with exit code 3 .*node\.log' ends with: no such key$"):
+        with pytest.raises(FederationError, match=r"node ended with exit code 3 .*node\.log' says: no such key$"):
             wait("the node", 20, lambda: False, need=[one])
 
 
@@ -158,12 +158,13 @@ def test_no_wait_is_without_end():
 def test_a_free_port_is_free(monkeypatch):
     port = free_port()
     assert port in PORTS
-    assert not listening(port)
+    assert not listening(os.getpid(), port)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         number = taken.getsockname()[1]
-        assert listening(number)
+        assert listening(os.getpid(), number)
+        assert not listening(os.getppid(), number)
         monkeypatch.setattr("hcsfed.flower.demo.federation.PORTS", [number, port])
         assert {free_port() for _ in range(20)} == {port}
 

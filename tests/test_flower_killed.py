@@ -16,7 +16,7 @@ from flower_killing import KILLS, ROUNDS, RUNS
 def told(tmp_path_factory):
     script = Path(__file__).with_name("flower_killing.py")
     done = subprocess.run(
-        [sys.executable, script, str(tmp_path_factory.mktemp("killed"))], capture_output=True, text=True, timeout=600
+        [sys.executable, script, str(tmp_path_factory.mktemp("killed"))], capture_output=True, text=True, timeout=1200
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import os
 
 import pytest
 from typer.testing import CliRunner
 
 from hcsfed.cli.main import app
 from hcsfed.paper import published, store
-from hcsfed.paper.collect import collected
+from hcsfed.paper.claims import claims
+from hcsfed.paper.collect import collected, finished
 from hcsfed.paper.plan import plan, slug, told
 from hcsfed.paper.preset import EXPERIMENTS, experiment, experiments, table
 from hcsfed.paper.sample import Sample, agrees, factor, near_factor, order
@@ -141,18 +143,22 @@ def test_figures_survive_being_stored(tmp_path):
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     out = tmp_path_factory.mktemp("paper")
+    before = os.times()
     done = CliRunner().invoke(app, ["paper", "all", "--quick", "--jobs", "2", "--out", str(out)])
+    took = sum(os.times()[:4]) - sum(before[:4])  # of processors, so that a busy machine fails no test
     assert done.exit_code == 0, done.output
-    return out, done.stdout
+    return out, done.stdout, took
 
 
 @pytest.mark.slow
 def test_quick_runs_everything_on_small_data(quick):
-    out, printed = quick
+    out, printed, took = quick
+    assert took < 120
     for name in EXPERIMENTS:
         assert f"## {name}: " in printed
     page = (out / "report" / "index.html").read_text("utf-8")
-    assert page.count("<svg") >= 10
+    assert page.count("<svg") >= 12
+    assert "reproduced" in page.partition("The claims")[2]
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "http://creativecommons.org", ""
     )
@@ -161,7 +167,7 @@ def test_quick_runs_everything_on_small_data(quick):
 
 @pytest.mark.slow
 def test_what_is_collected_shows_the_same_tables(quick, tmp_path):
-    out, _ = quick
+    out, _, _ = quick
     found = CliRunner().invoke(
         app, ["paper", "all", "--quick", "--out", str(out), "--collect", str(tmp_path / "f.jsonl")]
     )
@@ -176,6 +182,45 @@ def test_what_is_collected_shows_the_same_tables(quick, tmp_path):
     assert shown.exit_code == 0, shown.output
     assert "hcsfed-published" in shown.stdout
     assert json.loads((tmp_path / "f.jsonl").read_text().splitlines()[0])["about"]["versions"]
+
+
+def test_only_whole_runs_that_are_asked_for_are_kept():
+    work = plan(experiments("table1", quick=True), [0])
+    first, second, third = work.cells[:3]
+    history = [{"round": t + 1, "accuracy": 0.5} for t in range(first.settings.rounds)]
+    runs = {
+        first.name: Run(first.settings.nested(), {}, history),
+        second.name: Run(second.settings.nested(), {}, history[:-1]),
+        "of-another-experiment": Run(third.settings.nested(), {}, history),
+    }
+    kept = finished(store.Store(runs, {"variance": {}, "table1": {}}), work, {"table1"})
+    assert list(kept.runs) == [first.name]
+    assert list(kept.measured) == ["table1"]
+
+
+def test_table_1_stands_as_in_the_paper_and_says_where_it_agrees():
+    one = experiment("table1")
+    rows = {}
+    for p in one.points:
+        if p.data == "mnist" and p.q == 0.1:
+            cell = published.rounds(p, 0.8)
+            reach = int(cell.value) if cell and p.method != "cluster" else 60
+            history = [{"round": t + 1, "accuracy": 0.9 if t + 1 >= reach else 0.1} for t in range(200)]
+            history = [r | {"upload_bytes": 1, "local_steps": 1} for r in history]
+            rows |= {slug(with_seed(p.settings, s)): Run(p.settings.nested(), {}, history) for s in range(2)}
+    shown = {t.title: t for t in tables(one, store.Store(rows), 3)}
+    table_1 = shown["mnist, non-iid, logistic, η = 0.01: rounds to 80 % (2 of 3 seeds)"]
+    assert table_1.head == ("", "q = 0.1", "paper", "q = 0.3", "paper", "q = 0.5", "paper")
+    lines = {row[0]: row[1:] for row in table_1.rows}
+    assert lines["random-shrunk"] == ("96.0 ± 0.0", "96 =", "–", "42", "–", "28")
+    assert lines["cluster"][:2] == ("60.0 ± 0.0", "31")
+    assert lines["random"][1] == "–"
+    assert not any("q = 0.3" in title for title in shown), "full participation alone makes no table"
+    found = {(c.claim, c.form): c for c in claims("table1", store.Store(rows), 3)}
+    assert found["the table's own cells", "Random is random-shrunk"].verdict == "reproduced"
+    assert found["the table's own cells", "Cluster is cluster"].verdict == "not reproduced"
+    assert "4 not measured" not in found["fewer rounds than Cluster everywhere", "as published"].because
+    assert "1 of 1 cells, 5 not measured" in found["fewer rounds than Cluster everywhere", "as published"].because
 
 
 @pytest.mark.parametrize(

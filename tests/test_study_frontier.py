@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +14,8 @@ from hcsfed.cli.study.frontier import PLACES, questions, shown
 from hcsfed.cli.study.races import Ratio, curve, race, verdicts
 from hcsfed.record import Run
 from hcsfed.variants import variants
+
+RESULTS = ("frontier.json", "frontier-more.json", "frontier-cifar.json")
 
 
 def run(accuracies, cost=10):
@@ -89,9 +92,20 @@ def test_asked_in_small_kept_and_shown_again(tmp_path):
     assert {row["selector"] for row in kept} == {"full", "random", "frontier"}
     assert any(row["rounds"] != [None, None] for row in kept)
     assert "Of `frontier`:" in done.stdout
-    assert "| one class | 80 % | `random` |" in done.stdout
+    assert "| × the rounds of `full` | one class, 80 % | one class, 85 % |" in done.stdout
+    assert "\n| `random` | " in done.stdout
     again = CliRunner().invoke(app, ["study", "frontier", "--from", str(result)])
     assert again.stdout == done.stdout == shown(kept) + "\n"
+
+
+def test_the_page_shows_what_was_measured():
+    root = Path(__file__).parent.parent
+    page = (root / "docs" / "concepts" / "frontier.md").read_text("utf-8")
+    kept = [row for name in RESULTS for row in json.loads((root / "benchmarks" / "results" / name).read_text())["rows"]]
+    blocks = [block for block in shown(kept).split("\n\n") if block.startswith(("| ", "- "))]
+    assert len(blocks) > 20
+    for block in blocks:
+        assert block in page
 
 
 def test_equal_local_steps_mean_fewer_rounds_for_who_trains_everyone(tmp_path):

@@ -45,7 +45,7 @@ def paper(
         str, typer.Option("--from", help=f"Run nothing; show the figures of a file, or those shipped: {STORED}.")
     ] = "",
     collect: Annotated[
-        Path | None, typer.Option("--collect", help="Run nothing; write the figures of --out into this file.")
+        Path | None, typer.Option("--collect", help="Run nothing; write what is finished in --out into this file.")
     ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Folder of the page. [OUT/report]")] = None,
 ) -> None:
@@ -69,32 +69,43 @@ def paper(
     asked = experiments(name, quick=quick)
     words = [tuple(word.strip() for word in text.split(",") if word.strip()) for text in (only, skip)]
     work = plan(asked, range(seeds), only=words[0], skip=words[1], device=device)
-    if not from_:
-        _announce(work, asked, out, jobs, words)
+    if work.cells and not (show or from_ or collect):
+        _announce(work, asked, out, jobs)
     if plan_alone:
         return
     if not (show or from_ or collect):
         _run(work, out, jobs, on)
         _measure(asked, seeds, out, quick=quick)
     from hcsfed.paper import store
-    from hcsfed.paper.collect import collected, stored
+    from hcsfed.paper.collect import MEASURED, collected, finished, stored
 
+    command = _command(name, seeds, quick, only, skip)
     if collect:
-        found = collected(out, sys.argv[1:])
+        found = finished(collected(out, command), work, {one.name for one in asked})
         store.write(collect, found)
         print(f"written: {collect}, {len(found.runs)} runs, {len(found.measured)} measurements")
         return
-    figures = (stored() if from_ == STORED else store.read(Path(from_))) if from_ else collected(out, sys.argv[1:])
+    figures = (stored() if from_ == STORED else store.read(Path(from_))) if from_ else collected(out, command)
+    from hcsfed.paper.claims import summary
     from hcsfed.paper.page import write_page
     from hcsfed.paper.show import text
 
     for one in asked:
         print(text(one, figures, seeds))
-    page = write_page(asked, figures, seeds, report or (out / "report"))
+    if len(asked) > 1:
+        print(f"## The claims\n\n{summary(asked, figures, seeds).markdown()}\n")
+    page = write_page(asked, figures, seeds, report or (out / "report"), None if from_ else out / MEASURED)
     print(f"report: {page}")
 
 
-def _announce(work: Work, asked: Sequence[Experiment], out: Path, jobs: int, words: Sequence[Sequence[str]]) -> None:
+def _command(name: str, seeds: int, quick: bool, only: str, skip: str) -> str:
+    """The command that makes these runs, without where they lie and how many were run at a time."""
+    words = ["hcsfed paper", name, "--quick" if quick else f"--seeds {seeds}"]
+    words += [f"{flag} {text}" for flag, text in (("--only", only), ("--skip", skip)) if text]
+    return " ".join(words)
+
+
+def _announce(work: Work, asked: Sequence[Experiment], out: Path, jobs: int) -> None:
     """What is to be done and how long that should take."""
     from hcsfed.on_processes import cores
     from hcsfed.paper.plan import seconds_left

@@ -52,7 +52,7 @@ def from_arrays(
     x, y = np.asanyarray(x), np.asanyarray(y)
     if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
         raise DataError(
-            f"x and y of {name} must have the same number of rows, one at least, got {list(x.shape)} and {list(y.shape)}"
+            f"x and y of {name} must have the same number of rows, 1 or more, got {list(x.shape)} and {list(y.shape)}"
         )
     task = task or ("regression" if y.dtype.kind == "f" else "classification")
     if task not in ("classification", "regression"):

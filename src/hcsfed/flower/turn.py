@@ -71,7 +71,8 @@ class Turn:
         with self.watch("select"):
             if self.view.available.any():
                 self.selector, picked = choose(self.desk, self.standing, self.view, self.desk.settings.seed)
-                self.selection = replace(picked, weights=picked.weights * self.share)
+                info = {**picked.info, "share": self.share}
+                self.selection = replace(picked, weights=picked.weights * self.share, info=info)
             else:  # nobody was heard of, so there may be nothing to pick by
                 self.selector, self.selection = self.desk.selector, nobody(len(self.roster))
         picked = self.selection.ids.tolist()
@@ -177,13 +178,16 @@ class Turn:
         shapes = dict.fromkeys(contents, self._note_shapes())
         self.notes = self._read(*self.post.ask(contents, self.roster.nodes), shapes, phase)
         self.roster.learn_sizes({k: answer.examples for k, answer in self.notes.items()})
+        silent = np.setdiff1d(ks, list(self.notes))
+        few = getattr(desk.selector, "opening", 0) if phase == "opening" else 0
+        whole = desk.setup.steps[silent]
         self.cost += asked(desk, len(ks), floats=0)
         self.cost += Cost(
             upload_bytes=note(desk, floats=int("norms" in needs(desk)), width=desk.width) * len(self.notes),
-            local_steps=sum(answer.steps for answer in self.notes.values()),
+            local_steps=sum(answer.steps for answer in self.notes.values())
+            + int(np.minimum(few or whole, whole).sum()),
         )
         self.cost += self._shared(len(ks))
-        silent = np.setdiff1d(ks, list(self.notes))
         available = available.copy()
         available[silent] = False
         return available
@@ -281,11 +285,8 @@ class Turn:
         """Of the mean update; who is longer than a guard allows is shortened."""
         assert self.view is not None
         desk, standing = self.desk, self.standing
-        view = self.view
-        if view.features is not None:  # an estimator may compare all clients, and guesses may be wrong, but not NaN
-            view = replace(view, features=np.nan_to_num(view.features, posinf=0, neginf=0))
-        desk.algorithm.open(desk.setup, standing.algorithm, standing.parameters, view)
-        total = desk.estimator.open(desk.setup, standing.estimator, view, selection)
+        desk.algorithm.open(desk.setup, standing.algorithm, standing.parameters, self.view)
+        total = desk.estimator.open(desk.setup, standing.estimator, self.view, selection)
         for i, k in enumerate(selection.ids.tolist()):
             at = slice(i, i + 1)
             update = found[k].update
@@ -299,22 +300,13 @@ class Turn:
         return np.asarray(total.value())
 
     def _price(self, answers: Answers) -> Cost:
-        """What the picked cost: those who kept an update, those who trained, and those who never answered."""
-        held = np.isin(answers.ids, list(self.notes))
-        cost = Cost()
-        for part, trained in ((held, True), (~held, False)):
-            if part.any():
-                some = Answers(
-                    answers.ids[part],
-                    answers.norms[part],
-                    answers.losses[part],
-                    answers.steps[part],
-                    None if answers.features is None else answers.features[part],
-                )
-                cost += price(self.desk, some, trained=trained, sent=trained)
-        asked_whole = [k for k in self.sent if k not in self.notes]
-        silent = len(set(asked_whole) - set(answers.ids.tolist()))
-        return cost + asked(self.desk, silent, floats=0) + self._shared(len(asked_whole))
+        """What the picked cost. Who was asked to train counts as having done so, whether an answer came or not."""
+        assert self.selection is not None
+        held = np.zeros(len(self.roster), bool)
+        held[list(self.notes)] = True
+        whom = self.selection.ids
+        cost = price(self.desk, answers, trained=held, sent=held, whom=whom)
+        return cost + self._shared(int((~held[whom]).sum()))
 
 
 def nobody(clients: int) -> Selection:

@@ -56,7 +56,7 @@ class Workshop:
         parameters = torch.from_numpy(packing.flatten(request.model))
         if order.phase == "opening":
             whole = steps_of(order.local, self.data().sizes)
-            few = next(first_steps(trainer, whole, parameters, ids, order.steps))
+            few = next(first_steps(trainer, whole, parameters, ids, order.steps, order.round))
             return Learned(_vector(few.vectors), float(few.losses[0]), int(few.steps[0]))
         push = request.extra("correction")
         correction = None if push is None else torch.from_numpy(push[None].copy())

@@ -27,8 +27,8 @@ def rows(name: str) -> tuple[dict[str, str], ...]:
 
 
 def rounds(point: Point, target: float) -> Cell | None:
-    """Table 1's cell for a point, at the target that it states."""
-    if target != 0.8 or point.model != "logistic" or point.partition != "non-iid":
+    """Table 1's cell for a point, at the target that it states; what is swept there stands in pictures alone."""
+    if target != 0.8 or point.sweep or point.model != "logistic" or point.partition != "non-iid":
         return None
     row = _row("table1", point)
     return None if row is None else Cell(float(row["rounds_to_80pct"]), censored=row["censored"] == "yes")

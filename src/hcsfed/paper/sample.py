@@ -112,6 +112,16 @@ def best(store: Store, point: Point, seeds: int) -> Sample:
     return sample(store, point, seeds, top, lambda run: math.nan)
 
 
+def best_round(store: Store, point: Point, seeds: int) -> Sample:
+    """The first round with that accuracy."""
+
+    def when(run: Run) -> float | None:
+        known = [(r["accuracy"], -r["round"]) for r in run.history if r["accuracy"] is not None]
+        return -max(known)[1] if known and len(run.history) >= point.settings.rounds else None
+
+    return sample(store, point, seeds, when, lambda run: math.nan)
+
+
 # Rules
 
 

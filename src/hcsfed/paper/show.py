@@ -12,23 +12,25 @@ import numpy as np
 
 from hcsfed.paper import published
 from hcsfed.paper.preset import Experiment, Point
-from hcsfed.paper.sample import Sample, agrees, best, factor, final, rounds_to, spent_to
+from hcsfed.paper.sample import Sample, agrees, best, best_round, factor, final, rounds_to, spent_to
 from hcsfed.paper.store import Store
 from hcsfed.report.words import number
 
 NOTHING = "–"
+UNMEASURED = "Nothing of it was run."
 
 
 @dataclass(frozen=True)
 class Table:
-    """A title, a head and rows of words; the first column is text, the others are figures."""
+    """A title, a head and rows of words; the first column is text, the others are figures, or ``words`` all of them."""
 
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    words: bool = False
 
     def markdown(self) -> str:
-        lines = [self.head, ["---", *["---:"] * (len(self.head) - 1)], *self.rows]
+        lines = [self.head, ["---", *["---" if self.words else "---:"] * (len(self.head) - 1)], *self.rows]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -38,8 +40,11 @@ def text(one: Experiment, store: Store, seeds: int) -> str:
     from hcsfed.paper.verdict import table as verdicts
 
     parts = [f"## {one.name}: {one.title}", f"The paper: {one.source}. {one.note}".strip()]
-    for table in tables(one, store, seeds):
+    shown = tables(one, store, seeds)
+    for table in shown:
         parts += [f"### {table.title}", table.markdown()]
+    if not shown:
+        parts.append(UNMEASURED)
     if found := claims(one.name, store, seeds):
         parts += ["### Verdicts", verdicts(found).markdown()]
     return "\n\n".join(parts) + "\n"
@@ -48,13 +53,74 @@ def text(one: Experiment, store: Store, seeds: int) -> str:
 def tables(one: Experiment, store: Store, seeds: int) -> list[Table]:
     """All tables of an experiment, as far as there are figures."""
     if one.show == "race":
-        return list(_races(one, store, seeds))
+        return [*_overviews(one, store, seeds), *_races(one, store, seeds)]
     if one.show == "final":
-        return list(_finals(one, store, seeds))
+        return [*_finals(one, store, seeds), *_overviews(one, store, seeds)]
     figures = store.measured.get(one.name)
     if figures is None:
         return []
     return list({"variance": _variance, "heterogeneity": _heterogeneity, "picture": _clusters}[one.show](figures))
+
+
+# Rounds to a target, as the paper's Table 1 has them: a column for what is varied
+
+
+def _overviews(one: Experiment, store: Store, seeds: int) -> Iterator[Table]:
+    """Where blocks differ in the ratio or the rate alone; of final accuracies only if the paper has rounds too."""
+
+    def where(p: Point) -> tuple[str, ...]:
+        return p.data, p.partition, p.model
+
+    for key, group in groupby(sorted(one.points, key=where), key=where):
+        points = sorted(group, key=one.points.index)
+        columns = sorted({(p.lr, p.q) for p in points})
+        if len(columns) < 2:
+            continue
+        for target in one.targets:
+            by = {(p.row, p.lr, p.q): (p, rounds_to(store, p, target, seeds)) for p in points}
+            paper = any(published.rounds(p, target) for p in points)
+            if (one.show == "final" and not paper) or not any(s.n for p, s in by.values() if p.method != "full"):
+                continue
+            same_rate = len({lr for lr, _ in columns}) == 1
+            head = [""]
+            for lr, q in columns:
+                head += [f"q = {q:g}" if same_rate else f"η = {lr:g}", *(["paper"] if paper else [])]
+            rows = []
+            for name in dict.fromkeys(p.row for p in points):
+                row = [name]
+                for lr, q in columns:
+                    point, s = by.get((name, lr, q), (None, None))
+                    row += _overview_cells(point, s, target)[: 2 if paper else 1]
+                rows.append(tuple(row))
+            rest = f", η = {columns[0][0]:g}" if same_rate else f", q = {columns[0][1]:g}"
+            title = (
+                f"{', '.join(key)}{rest}: rounds to {100 * target:g} % ({_seeds([s for _, s in by.values()], seeds)})"
+            )
+            yield Table(title, tuple(head), tuple(rows))
+
+
+def _overview_cells(point: Point | None, s: Sample | None, target: float) -> tuple[str, str]:
+    if point is None or s is None:
+        return NOTHING, NOTHING
+    ours = f"{s.mean:.1f} ± {plus_minus(s)}" if s.n and not s.missed else rounds_text(s)
+    cell = published.rounds(point, target)
+    return ours, NOTHING if cell is None else cell_text(cell) + (" =" if same(s, cell) else "")
+
+
+def same(ours: Sample, cell: published.Cell) -> bool | None:
+    """Whether a number of rounds is the paper's; of a target that it missed, whether ours missed it too."""
+    if not ours.n:
+        return None
+    if cell.censored:
+        return ours.missed == ours.n
+    return not ours.missed and bool(agrees(ours, cell.value, cell.plus_minus, share=False))
+
+
+def _seeds(found: Sequence[Sample], seeds: int) -> str:
+    """How many seeds stand behind the cells of a table."""
+    counts = [s.n for s in found if s.n]
+    least, most = min(counts, default=0), max(counts, default=0)
+    return f"{least if least == most else f'{least} to {most}'} of {seeds} seeds"
 
 
 # Races: rounds to a target, with what they cost
@@ -74,10 +140,18 @@ def blocks(one: Experiment) -> Iterator[tuple[str, list[Point]]]:
 
 def _races(one: Experiment, store: Store, seeds: int) -> Iterator[Table]:
     for title, points in blocks(one):
-        if not any(final(store, p, seeds).n or rounds_to(store, p, 1.0, seeds).n for p in points):
+        # Full participation is the same run at any q: alone it makes no table of a ratio that was not tried.
+        if not any(final(store, p, seeds).n for p in points if p.method != "full"):
             continue
-        for target in one.targets:
+        telling = [t for t in one.targets if _tells(points, t, store, seeds)]
+        for target in telling or one.targets[-1:]:
             yield _race(f"{title}: to {100 * target:g} %", points, target, store, seeds)
+
+
+def _tells(points: Sequence[Point], target: float, store: Store, seeds: int) -> bool:
+    """Whether anyone reached a target, or the paper has figures of it."""
+    reached = any(s.n > s.missed for s in (rounds_to(store, p, target, seeds) for p in points))
+    return reached or any(published.rounds(p, target) for p in points)
 
 
 def _race(title: str, points: Sequence[Point], target: float, store: Store, seeds: int) -> Table:
@@ -93,26 +167,15 @@ def _race(title: str, points: Sequence[Point], target: float, store: Store, seed
         s, end = took[point], final(store, point, seeds)
         row = [point.row, rounds_text(s), plus_minus(s)]
         if named:
-            row.append(NOTHING if cell is None else f"{cell.value:g}+" if cell.censored else f"{cell.value:g}")
+            row.append(NOTHING if cell is None else cell_text(cell))
         row += [factor_text(base, s) for _, base in baselines]
         row += [cost_text(spent_to(store, point, target, seeds, "upload_bytes"), "bytes")]
         row += [cost_text(spent_to(store, point, target, seeds, "local_steps"), "steps")]
         row += [share(end.mean), plus_minus(end, 100)]
         if sweep:
-            row += [share(best(store, point, seeds).mean), _best_round(store, point, seeds)]
+            row += [share(best(store, point, seeds).mean), _whole(best_round(store, point, seeds).mean)]
         rows.append((*row, f"{s.n} of {seeds}"))
     return Table(title, tuple(head), tuple(rows))
-
-
-def _best_round(store: Store, point: Point, seeds: int) -> str:
-    from hcsfed.paper.sample import sample
-
-    def when(run: Any) -> float | None:
-        known = [(r["accuracy"], -r["round"]) for r in run.history if r["accuracy"] is not None]
-        return -max(known)[1] if known and len(run.history) >= point.settings.rounds else None
-
-    found = sample(store, point, seeds, when, lambda run: math.nan).mean
-    return NOTHING if math.isnan(found) else f"{found:.0f}"
 
 
 # Final accuracies
@@ -137,10 +200,8 @@ def _finals(one: Experiment, store: Store, seeds: int) -> Iterator[Table]:
             rows.append(tuple(row))
         data, partition, model, lr = key
         head = ["", *(word for q in ratios for word in (f"q = {q:g}", "paper"))]
-        least = min((s.n for s in by.values() if s.n), default=0)
-        most = max(s.n for s in by.values())
-        n = f"{least}" if least == most else f"{least} to {most}"
-        yield Table(f"{data}, {partition}, {model}, η = {lr:g} ({n} of {seeds} seeds)", tuple(head), tuple(rows))
+        n = _seeds(list(by.values()), seeds)
+        yield Table(f"{data}, {partition}, {model}, η = {lr:g} ({n})", tuple(head), tuple(rows))
 
 
 def _final_cells(point: Point | None, s: Sample | None) -> tuple[str, str]:
@@ -150,8 +211,8 @@ def _final_cells(point: Point | None, s: Sample | None) -> tuple[str, str]:
     ours = NOTHING if not s.n else f"{100 * s.mean:.1f} ± {plus_minus(s, 100)}"
     if cell is None:
         return ours, NOTHING
-    same = agrees(s, cell.value, cell.plus_minus, share=True)
-    return ours, f"{100 * cell.value:.1f} ± {100 * cell.plus_minus:.1f}" + (" =" if same else "")
+    alike = agrees(s, cell.value, cell.plus_minus, share=True)
+    return ours, f"{100 * cell.value:.1f} ± {100 * cell.plus_minus:.1f}" + (" =" if alike else "")
 
 
 # What is measured without runs
@@ -226,6 +287,14 @@ def rounds_text(s: Sample) -> str:
     if not s.n:
         return NOTHING
     return f"{s.mean:.1f}" if not s.missed else f"> {s.least - 1:.0f} ({s.missed} missed)"
+
+
+def cell_text(cell: published.Cell) -> str:
+    return f"{cell.value:g}{'+' if cell.censored else ''}"
+
+
+def _whole(value: float) -> str:
+    return NOTHING if math.isnan(value) else f"{value:.0f}"
 
 
 def plus_minus(s: Sample, times: float = 1.0) -> str:

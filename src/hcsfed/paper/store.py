@@ -30,10 +30,14 @@ class Store:
     runs: Mapping[str, Run] = field(default_factory=dict)
     measured: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
+    _slugs: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find(self, settings: Settings) -> Run | None:
         """The run of these settings, as far as it has come and no further than they ask."""
-        run = self.runs.get(slug(settings))
+        words = repr(settings)  # much is asked of the same settings, and a slug is slow to find
+        if words not in self._slugs:
+            self._slugs[words] = slug(settings)
+        run = self.runs.get(self._slugs[words])
         if run is None or not run.history:
             return None
         return Run(run.settings, run.about, run.history[: settings.rounds], run.folder)
@@ -96,6 +100,7 @@ def _of_run(run: Run) -> dict[str, Any]:
     return {
         "run": told(run.settings),
         "engine": run.about.get("engine", ""),
+        "device": run.about.get("device", ""),
         "accuracy": [None if r["accuracy"] is None else round(1e4 * r["accuracy"]) for r in run.history],
         "seconds": round(run.seconds, 1),
         **{cost: _packed([r[cost] for r in run.history]) for cost in COSTS},
@@ -117,7 +122,7 @@ def _as_run(record: Mapping[str, Any]) -> Run:
         for t, a in enumerate(accuracy)
     ]
     settings = merge(Settings(), record["run"], {"rounds": max(len(history), 1)}).nested()
-    return Run(settings, {"engine": record["engine"]}, history)
+    return Run(settings, {"engine": record["engine"], "device": record["device"]}, history)
 
 
 def _packed(values: Sequence[int]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hcsfed.paper.show import Table
+from hcsfed.paper.show import NOTHING, Table
 
 Verdict = Literal["reproduced", "reproduced only against the shrunk baseline", "not reproduced", "not measured"]
 
@@ -49,4 +49,12 @@ def of_two(shrunk: Sequence[bool | None], unbiased: Sequence[bool | None]) -> Ve
 def table(claims: Sequence[Claim]) -> Table:
     """Claims as a table."""
     rows = tuple((c.claim, c.form, c.verdict, c.because) for c in claims)
-    return Table("Verdicts", ("claim", "form", "verdict", "because"), rows)
+    return Table("Verdicts", ("claim", "form", "verdict", "because"), rows, words=True)
+
+
+def by_form(claims: Sequence[Claim], forms: Sequence[str]) -> Table:
+    """One row a claim, one column a form of the scheme; what is claimed of no form is left out."""
+    found = {(claim.claim, claim.form): claim.verdict for claim in claims if claim.form in forms}
+    rows = dict.fromkeys(claim for claim, _ in found)
+    cells = tuple((claim, *(found.get((claim, form), NOTHING) for form in forms)) for claim in rows)
+    return Table("The claims", ("claim", *forms), cells, words=True)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hcsfed.cli.bench.peers import scripts
 from hcsfed.cli.show import size
 from hcsfed.errors import bad
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 NODES, COHORT, ROUNDS = 6, 3, 3
 HIDDEN = {650: 0, 10_000: 133, 100_000: 1333, 1_000_000: 13_333}
@@ -17,7 +24,8 @@ HIDDEN = {650: 0, 10_000: 133, 100_000: 1333, 1_000_000: 13_333}
 
 
 def wire(
-    dimension: Annotated[int, typer.Option(help="Models of up to so many parameters.")] = 1_000_000,
+    dimension: Annotated[int, typer.Option(help="Models of up to so many parameters.")] = max(HIDDEN),
+    out: Annotated[Path | None, typer.Option(help="Where the figures go, as JSON.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Bytes a message, as Flower serialises it and as the ledger counts it, for models of several sizes.
@@ -35,10 +43,21 @@ def wire(
         if wanted <= dimension
         for selector, refresh in (("random", ""), ("hcsfed", "fresh"), ("hcsfed", "stale"))
     ]
+    found = {"versions": {"flwr": version("flwr")}, "rows": rows}
+    benchmarks = scripts() if dimension >= max(HIDDEN) else None  # a quick look never takes the place of a real result
+    path = out or (benchmarks and benchmarks / "results" / "wire.json")
+    if path:
+        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if json_:
-        print(json.dumps(rows))
+        print(json.dumps(found))
         return
     from rich.console import Console
+
+    Console().print(as_table(rows))
+
+
+def as_table(rows: Sequence[dict[str, Any]]) -> Table:
+    """A line for each run."""
     from rich.table import Table
 
     table = Table(title="Bytes of a round by the ledger, and what Flower's messages add", box=None, pad_edge=False)
@@ -48,7 +67,7 @@ def wire(
         table.add_row(
             f"{row['parameters']:,}", f"{row['selector']} {row['refresh']}", *added(row, "up"), *added(row, "down")
         )
-    Console().print(table)
+    return table
 
 
 def added(row: dict[str, Any], way: str) -> tuple[str, str, str]:

@@ -12,7 +12,7 @@ import typer
 
 from hcsfed.cli import flags as f
 from hcsfed.cli.study import frame
-from hcsfed.cli.study.races import BASELINE, Row, curve, curve_table, race, race_table, verdicts
+from hcsfed.cli.study.races import BASELINE, Row, curve, curve_table, race, race_tables, verdicts
 from hcsfed.errors import DataError, unknown
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def frontier(
     on: f.On = "processes",
     result: frame.Result = None,
     from_: Annotated[
-        Path | None, typer.Option("--from", help="Run nothing; show the figures that --result wrote.")
+        list[Path] | None,
+        typer.Option("--from", help="Run nothing; show the figures that --result wrote. Repeatable."),
     ] = None,
 ) -> None:
     """How close to full participation, and at what share of its cost: some questions, each with an answer.
@@ -56,7 +57,7 @@ def frontier(
     from hcsfed.settings import Settings, merge, parse_assignments
 
     if from_:
-        print(shown(_read(from_)))
+        print(shown([row for path in from_ for row in _read(path)]))
         return
     frame.check(seeds, jobs)
     names, rows = _names(only), []
@@ -158,7 +159,7 @@ def shown(rows: Sequence[Row]) -> str:
                 f"- {'reached' if v.reached else 'missed'}: {v.place}, {100 * v.target:g} %: {v.because}" for v in found
             ]
             parts.append("\n".join([f"Of `{wanted['selector']}`:", "", *told]))
-        parts.append(race_table(mine))
+        parts.append(race_tables(mine))
     return "\n\n".join(parts)
 
 

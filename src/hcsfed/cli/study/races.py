@@ -130,26 +130,30 @@ def _best(row: Row, others: Sequence[Row]) -> Verdict:
     return Verdict(row["place"], row["target"], mean(row) < mean(rivals[0]), because)
 
 
-def race_table(rows: Sequence[Row]) -> str:
-    """A line a place, target and selector."""
-    head = ["place", "target", "selector", "rounds", "× full", "uploads", "local steps"]
-    lines = []
-    for row in rows:
-        got = ratios(rows, row)
-        known = not math.isnan(got["rounds"].value)
-        ratio = str(got["rounds"]) if known and row["selector"] != BASELINE else "1" if known else "–"
-        shares = [f"{100 * got[cost].value:.1f} %" if known else "–" for cost in COSTS]
-        lines.append(
-            [
-                row["place"],
-                f"{100 * row['target']:g} %",
-                f"`{row['selector']}`",
-                frame.mean(row["rounds"]),
-                ratio,
-                *shares,
-            ]
-        )
-    return frame.markdown(head, lines, 3)
+def race_tables(rows: Sequence[Row]) -> str:
+    """Rounds in units of full participation's, then costs; a line a selector, a column a place and target."""
+    columns = list(dict.fromkeys((row["place"], row["target"]) for row in rows))
+    selectors = dict.fromkeys(row["selector"] for row in rows)
+    named = {(row["selector"], row["place"], row["target"]): row for row in rows}
+    times, shares = [], []
+    for selector in selectors:
+        mine = [named[selector, *column] for column in columns]
+        got = [ratios(rows, row) for row in mine]
+        times.append([f"`{selector}`", *(_times(*pair) for pair in zip(mine, got, strict=True))])
+        shares.append([f"`{selector}`", *(_shares(one) for one in got)])
+    heads = [f"{place}, {100 * target:g} %" for place, target in columns]
+    first = frame.markdown(["× the rounds of `full`", *heads], times)
+    return first + "\n\n" + frame.markdown(["uploads · local steps, % of `full`", *heads], shares)
+
+
+def _times(row: Row, got: Mapping[str, Ratio]) -> str:
+    if math.isnan(got["rounds"].value) or row["selector"] == BASELINE:
+        return frame.mean(row["rounds"]) + (" rounds" if None not in row["rounds"] else "")
+    return str(got["rounds"])
+
+
+def _shares(got: Mapping[str, Ratio]) -> str:
+    return " · ".join("–" if math.isnan(got[cost].value) else f"{100 * got[cost].value:.1f}" for cost in COSTS)
 
 
 def curve_table(rows: Sequence[Row]) -> str:

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from hcsfed.flower.demo.certificates import Certificates, NodeKey, certify, node_key
 from hcsfed.flower.demo.flwr import Flwr
 from hcsfed.flower.demo.processes import Processes, Started, quiet_environment, wait
 
 HOST = "127.0.0.1"
-UP, ONLINE = 60.0, 120.0  # seconds that the server and the nodes are given
+UP, ONLINE = 120.0, 300.0  # seconds that the server and the nodes are given, on a machine that has much else to do
 PORTS = range(20000, 32000)  # below those from which systems take the ports of outgoing connections
 
 KEYS = "keys"
@@ -34,6 +36,8 @@ class Loopback:
     ----------
     certificates
         None where nothing is encrypted and every node is let in.
+    database
+        In which the server keeps what a restarted one is to know; None: in its memory.
     nodes
         By their number: the share of the data that each holds.
     """
@@ -43,13 +47,20 @@ class Loopback:
     flwr: Flwr
     port: int
     certificates: Certificates | None
-    superlink: Started
+    database: Path | None
     size: int
+    superlink: Started = field(init=False)
     nodes: dict[int, Started] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
         return f"{HOST}:{self.port}"
+
+    def serve(self) -> None:
+        """Start the server, and wait until it listens."""
+        command = superlink_command(self.port, self.certificates, self.database)
+        self.superlink = self.processes.start("superlink", command)
+        wait("the SuperLink to listen", UP, lambda: listening(self.superlink.pid, self.port), need=[self.superlink])
 
     def join(self, number: int, key: NodeKey | None) -> Started:
         """Start a node; with a key that the server was not told of, it will be refused."""
@@ -85,16 +96,17 @@ class Loopback:
 
 
 @contextmanager
-def loopback(folder: Path, nodes: int, programs: Path, *, secure: bool = True) -> Iterator[Loopback]:
+def loopback(
+    folder: Path, nodes: int, programs: Path, *, secure: bool = True, database: Path | None = None
+) -> Iterator[Loopback]:
     """Start a server and its nodes; when the block is left, all of it ends."""
     environment = quiet_environment(folder / "flower", programs)
     certificates = certify(folder / "certificates", [HOST, "localhost"]) if secure else None
     port = free_port()
+    flwr = Flwr.connect(environment, f"{HOST}:{port}", certificates.authority if certificates else None)
     with Processes(folder / "logs", environment) as processes:
-        superlink = processes.start("superlink", superlink_command(port, certificates))
-        wait("the SuperLink to listen", UP, lambda: listening(port), need=[superlink])
-        flwr = Flwr.connect(environment, f"{HOST}:{port}", certificates.authority if certificates else None)
-        federation = Loopback(folder, processes, flwr, port, certificates, superlink, nodes)
+        federation = Loopback(folder, processes, flwr, port, certificates, database, nodes)
+        federation.serve()
         for number in range(nodes):
             key = node_key(folder / KEYS, node_name(number)) if secure else None
             if key is not None:
@@ -111,7 +123,7 @@ def engine(folder: Path, programs: Path) -> Iterator[Flwr]:
     port = free_port()
     with Processes(folder / "logs", environment) as processes:
         superlink = processes.start("superlink", [*superlink_command(port, None), "--simulation"])
-        wait("the SuperLink to listen", UP, lambda: listening(port), need=[superlink])
+        wait("the SuperLink to listen", UP, lambda: listening(superlink.pid, port), need=[superlink])
         yield Flwr.connect(environment, f"{HOST}:{port}", None)
 
 
@@ -139,7 +151,10 @@ def free_port() -> int:
             return port
 
 
-def listening(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex((HOST, port)) == 0
+def listening(pid: int, port: int) -> bool:
+    """Whether this process listens there, and not one that was quicker to take the port."""
+    try:
+        connections = psutil.Process(pid).net_connections("inet")
+    except psutil.Error:
+        return False
+    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in connections)

@@ -12,7 +12,7 @@ from typing import Any
 
 from hcsfed.errors import FederationError
 
-SECONDS = 60  # for one call, which takes one on a quiet machine
+SECONDS = 120  # for one call, which takes one on a quiet machine
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ import psutil
 from hcsfed.errors import FederationError
 
 MARK = "HCSFED_FEDERATION"
-GRACE, KILLED = 8.0, 5.0  # seconds that SIGTERM and SIGKILL are given
+GRACE, KILLED = 8.0, 20.0  # seconds that SIGTERM and SIGKILL are given
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -46,10 +46,11 @@ class Started:
         return self.process.poll() is None
 
     def tail(self) -> str:
-        """The last words of its log, for the one line that says what went wrong."""
+        """Of its log the last error, or the last words, for the one line that says what went wrong."""
         lines = [line.strip() for line in _COLOURS.sub("", self.log.read_text("utf-8", "replace")).splitlines()]
-        last = next((line for line in reversed(lines) if line), "nothing")
-        return f"its log {str(self.log)!r} ends with: {last[-300:]}"
+        said = [line for line in lines if line] or ["nothing"]
+        last = next((line for line in reversed(said) if "ERROR" in line), said[-1])
+        return f"its log {str(self.log)!r} says: {last[-300:]}"
 
 
 @dataclass
