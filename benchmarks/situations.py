@@ -54,7 +54,7 @@ SITUATIONS = {
     "a few clients hold most rows": Situation(
         {"data": "synthetic", "partition": {"name": "natural"}},
         "full,random,md,clustered-size,importance,pivotal,cube,frontier",
-        target=0.75,
+        target=0.65,
     ),
     "three in ten within reach": Situation(
         {"partition": MIXED, "availability": {"name": "independent", "chance": 0.3}},

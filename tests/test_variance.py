@@ -240,7 +240,7 @@ class TestPicture:
         assert (code, err.count("\n")) == (2, 1)
 
 
-@pytest.mark.parametrize(("script", "tables"), [("presets.py", 4)])
+@pytest.mark.parametrize(("script", "tables"), [("presets.py", 4), ("situations.py", 7)])
 def test_the_evidence_in_the_docs_is_what_the_benchmark_measured(script, tables):
     root = Path(__file__).parent.parent
     shown = subprocess.run(
