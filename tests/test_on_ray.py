@@ -247,6 +247,17 @@ def test_addresses_that_do_not_answer(tmp_path):
     assert not (tmp_path / "c").exists()
 
 
+def test_a_ray_that_does_not_come_up_is_told_in_one_line(monkeypatch, tmp_path):
+    ray = pytest.importorskip("ray")
+
+    def init(**_):
+        raise Exception("The node timed out\nduring startup.")
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(HcsfedError, match=r"^no connection to Ray: The node timed out during startup\.$"):
+        run_all(cells(Settings(), ["random"], [0]), tmp_path / "c", on="ray")
+
+
 def test_without_ray_one_line_says_what_to_install(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ray", None)
     words = ["hcsfed", "compare", "--selectors", "random", "--on", "ray", "--out", str(tmp_path / "c")]
