@@ -11,7 +11,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.clientapp import ClientApp
 
 from flower_runs import CLIENTS, SEED, app, federation, run, simulated, strategy, vector
-from hcsfed.errors import SettingError
+from hcsfed.errors import HcsfedError, SettingError
 from hcsfed.flower import LocalGrid, Strategy, hcsfed_mod, initial_arrays
 from hcsfed.select import SELECTORS
 from test_project import BLOCK, base_install
@@ -177,6 +177,25 @@ def test_noise_on_features_is_not_the_servers_to_draw():
     assert not np.allclose(notes[0], notes[1])
     with pytest.raises(SettingError, match=r"privacy\.noise of a Flower strategy must be 0: noise is the clients' own"):
         Strategy("hcsfed", options={"privacy.noise": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"selector": "nobody"}, "nobody"),
+        ({"selector": SELECTORS}, "selector of Strategy must be a name or a selector"),
+        ({"clients": 0}, "clients of Strategy must be an int >= 1, got 0"),
+        ({"wait": -1}, "wait of Strategy must be a number >= 0, got -1"),
+        ({"deadline": 0}, "deadline of Strategy must be None or a number > 0, got 0"),
+        ({"max_share": 1.5}, r"max_share of Strategy must be a number in \(0, 1\], got 1.5"),
+        ({"cohort": 0}, "cohort"),
+        ({"lrr": 0.1}, "lrr"),
+    ],
+)
+def test_parameters_that_can_not_be_are_named(given, why):
+    with pytest.raises(HcsfedError, match=why) as refused:
+        Strategy(**given)
+    assert "\n" not in str(refused.value)
 
 
 def test_the_server_needs_no_torch():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -168,6 +169,40 @@ def test_a_round_in_which_nobody_answers_changes_nothing(said):
     np.testing.assert_array_equal(model, once)
     assert asked.history[1]["ids"] == []
     assert len(said()) == 1
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("name", ["hcsfed", "importance", "power-of-choice", "frontier", "random"])
+def test_a_round_for_which_nobody_is_there_changes_nothing(name):
+    class Gone(LocalGrid):
+        def get_node_ids(self):
+            for node in self.nodes:
+                node.here = len(asked.history) != 1
+            return super().get_node_ids()
+
+    asked, once = strategy(name), run(strategy(name), 1)
+    np.testing.assert_array_equal(run(asked, 2, Gone(app(), CLIENTS)), once)
+    assert [record["reachable"] for record in asked.history] == [CLIENTS, 0]
+    run(asked, 3, Gone(app(), CLIENTS))
+    assert asked.history[2]["reachable"] == CLIENTS
+
+
+def test_a_server_that_everybody_has_left_waits_for_one_but_not_for_ever(monkeypatch):
+    """Or it would be through with all its rounds before the nodes are back."""
+    slept = []
+
+    class Gone(LocalGrid):
+        def get_node_ids(self):
+            for k, node in enumerate(self.nodes):
+                node.here = len(asked.history) == 0 or (len(asked.history) == 1 and len(slept) > 3 and k < 2)
+            return super().get_node_ids()
+
+    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
+    monkeypatch.setattr("hcsfed.flower.strategy.time", clock)
+    asked = strategy("random", given={"wait": 8.0})
+    run(asked, 3, Gone(app(), CLIENTS))
+    assert [record["reachable"] for record in asked.history] == [CLIENTS, 2, 0]
+    assert slept == [1.0] * 4 + [1.0] * 8
 
 
 def test_no_exchange_is_without_a_deadline():

@@ -224,13 +224,13 @@ def _cluster(ray: Any, address: str, jobs: int) -> Iterator[None]:
         _answers(address)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
-        with _bent(), warnings.catch_warnings(action="ignore"):
-            ray.init(**said, log_to_driver=False, logging_level=logging.ERROR)
+        try:
+            with _bent(), warnings.catch_warnings(action="ignore"):
+                ray.init(**said, log_to_driver=False, logging_level=logging.ERROR)
+        except Exception as error:  # Ray has no class of its own for what may go wrong here
+            why = " ".join(str(error).split())
+            raise HcsfedError(f"no connection to Ray{address and f' at {address}'}: {why}") from error
         yield
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        if isinstance(error, HcsfedError) or ray.is_initialized():
-            raise
-        raise HcsfedError(f"no connection to Ray{address and f' at {address}'}: {error}") from error
     finally:
         ray.shutdown()
         if own:

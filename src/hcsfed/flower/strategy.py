@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -55,7 +56,8 @@ class Strategy(FlowerStrategy):
     cohort, seed
         As in :class:`~hcsfed.settings.Settings`.
     clients, wait
-        Before the first round of this process, wait for so many clients, but no longer than so many seconds.
+        Before the first round of this process, wait for so many clients, and before any other for one, but no longer
+        than so many seconds.
     deadline
         Seconds until an answer counts as missing; None: the ``timeout`` of :meth:`start`.
     max_share
@@ -97,6 +99,10 @@ class Strategy(FlowerStrategy):
             raise bad("max_share", "Strategy", "a number in (0, 1]", max_share)
         if isinstance(clients, bool) or not isinstance(clients, int) or clients < 1:
             raise bad("clients", "Strategy", "an int >= 1", clients)
+        if not 0 <= wait < math.inf:
+            raise bad("wait", "Strategy", "a number >= 0", wait)
+        if deadline is not None and not 0 < deadline < math.inf:
+            raise bad("deadline", "Strategy", "None or a number > 0", deadline)
         given = {SHORT.get(name, name): value for name, value in settings.items()}
         given |= {"cohort": cohort, "seed": seed, "data": "own", "model": "own"}
         given["selector"] = selector if isinstance(selector, str) else {**_options(selector), "name": selector.name}
@@ -254,6 +260,7 @@ class Strategy(FlowerStrategy):
     def _meet(self, post: Post) -> None:
         """Find out who stands behind nodes that are not known yet."""
         begin, tried = time.monotonic(), set()  # type: float, set[int]
+        enough = 1 if self._waited else self.clients
         while True:
             nodes = set(post.grid.get_node_ids())
             self.roster.connected(nodes)
@@ -262,7 +269,7 @@ class Strategy(FlowerStrategy):
             if new:
                 self._introduce(post, new)
             left = begin + self.wait - time.monotonic()
-            if self._waited or len(self.roster.nodes) >= self.clients or left <= 0:
+            if len(self.roster.nodes) >= enough or left <= 0:
                 break
             time.sleep(min(left, 1.0))
         self._waited = True

@@ -111,7 +111,7 @@ class Turn:
         that answer as rarely.
         """
         view, there = self._heard_of(), self.roster.present()
-        if not self.asked_all:
+        if not self.asked_all or not there.any():
             return view
         responses = self.desk.responses
         weights = view.weights / np.maximum(responses.chances("note"), self.floor)
