@@ -42,7 +42,7 @@ class Regression:
     weights
         v. ``selection``: the selection's own, with which the estimate is unbiased. ``calibrated``: those of clients
         that are heard for the first time are corrected until their features sum to what they stand for. A little bias,
-        and half of the variance of the first rounds.
+        and less variance in the first rounds.
     opening
         ``none``, or ``full``: everyone answers in the first round.
     """
