@@ -16,7 +16,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # The build backend is pinned like the rest, hence no build environment of pip's own making.
 EDITABLE := $(PIP) --no-build-isolation -e
 
-.PHONY: help demo test lint bench docs reference constraints clean
+.PHONY: help demo test long lint bench docs reference constraints clean
 
 help:  ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -29,6 +29,9 @@ demo: .venv/.demo  ## compare selectors on a small federation, draw report.html
 
 test: .venv/.dev  ## run the tests (ARGS="-k word" for some, WORKERS=4 for more processes)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+long: .venv/.dev  ## run the tests that take minutes of real processes
+	@HCSFED_LONG=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 1 tests/test_federation_demo.py tests/test_example.py
 
 lint: .venv/.dev  ## formatting, style, types, direction of imports
 	$(BIN)/ruff format --check .

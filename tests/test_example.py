@@ -11,6 +11,7 @@ from flwr.app import Context, RecordDict
 from hcsfed.flower import LocalGrid
 from hcsfed.flower.demo.federation import engine
 from hcsfed.record import read_run
+from long import long
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "flower-mnist"
 CONFIG = {"data": "digits", "seed": 0, "local-steps": 20, "batch-size": 50, "lr": 0.1, "refresh": "stale"}
@@ -61,6 +62,7 @@ def test_its_clients_answer_flowers_own_strategies_too(parts):
     assert reply.content["metrics"]["num-examples"] == federation.sizes[2]
 
 
+@long
 def test_by_flwr_run(tmp_path):
     pytest.importorskip("ray")
     config = {"data": "digits", "num-server-rounds": 2, "out": str(tmp_path / "run"), "deadline": 300}

@@ -22,6 +22,7 @@ from hcsfed.flower.demo.federation import engine, loopback
 from hcsfed.flower.demo.processes import wait
 from hcsfed.flower.demo.story import Demo, last
 from hcsfed.record import read_run
+from long import long
 from test_project import base_install, command
 
 PROGRAMS = Path(sys.executable).parent
@@ -86,6 +87,7 @@ def test_six_nodes_with_tls_and_keys_of_which_one_dies(mark, tmp_path):
     assert not list(tmp_path.glob("hcsfed-federation-*"))
 
 
+@long
 def test_a_server_that_is_killed_and_started_again_goes_on(mark, tmp_path):
     """SIGKILL for the SuperLink and all that it has started, the strategy's process among them. A node whose key it was
     not told of gets no message, neither before nor after.
