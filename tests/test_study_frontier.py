@@ -15,7 +15,7 @@ from hcsfed.cli.study.races import Ratio, curve, race, verdicts
 from hcsfed.record import Run
 from hcsfed.variants import variants
 
-RESULTS = ("frontier.json", "frontier-cifar.json")
+RESULTS = ("frontier.json", "frontier-thousand.json", "frontier-cifar.json")
 
 
 def run(accuracies, cost=10):
